@@ -1,0 +1,38 @@
+"""fastpos: position encodings for attention, made inside the kernel that applies them.
+
+``apply`` and ``apply_`` put positions into queries, keys or embeddings; ``Rotary``, ``Sinusoidal`` and ``Learned`` say
+which function a model was trained with; ``start=``, ``positions=`` or ``cu_seqlens=`` say where its tokens stand.
+"""
+
+from importlib.metadata import version
+
+from . import positions
+from .api import apply, apply_, explain, table
+from .backends import backends, set_backend, use_backend
+from .encodings import Learned, Linear, Rotary, Sinusoidal
+from .plan import Plan
+from .shift import shift_, shift_matrix
+from .threads import get_num_threads, set_num_threads
+from .warm import warmup
+
+__version__ = version("fastpos")
+__all__ = [
+    "Learned",
+    "Linear",
+    "Plan",
+    "Rotary",
+    "Sinusoidal",
+    "apply",
+    "apply_",
+    "backends",
+    "explain",
+    "get_num_threads",
+    "positions",
+    "set_backend",
+    "set_num_threads",
+    "shift_",
+    "shift_matrix",
+    "table",
+    "use_backend",
+    "warmup",
+]

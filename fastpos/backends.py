@@ -1,0 +1,164 @@
+"""Which backends exist, which one a call gets, and why.
+
+Precedence: the call's ``backend=``, then ``with use_backend(...)``, then ``set_backend``, then the environment variable
+FASTPOS_BACKEND (read once), then ``auto``. A name that is unknown or cannot run here is an error: nothing falls back in
+silence.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module, metadata
+from typing import Any
+
+NAMES = ("numpy", "numba", "triton")
+VARIABLE = "FASTPOS_BACKEND"
+
+scope: ContextVar[str | None] = ContextVar("fastpos_backend", default=None)
+process: str | None = None
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One backend as it stands on this machine: ``reason`` says why it is not usable, None when it is."""
+
+    name: str
+    reason: str | None
+    versions: tuple[str, ...]
+
+    @property
+    def usable(self) -> bool:
+        """Whether calls can run on it."""
+        return self.reason is None
+
+
+def _versions(*packages: str) -> tuple[str, ...]:
+    found = []
+    for package in packages:
+        try:
+            found.append(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            continue
+    return tuple(found)
+
+
+def _why_not_numba() -> str | None:
+    try:
+        record = import_module("fastpos_kernels.numba_record")
+    except Exception as error:  # numba refuses some NumPy versions with an ImportError, some hosts with others
+        return f"numba cannot be imported: {error}"
+    if not record.header_is_known():
+        return "this NumPy lays out its arrays in a way that is not known here"
+    return None
+
+
+@cache
+def find(name: str) -> Backend:
+    """One backend by name, looked into once."""
+    if name == "numpy":
+        return Backend(name, None, _versions("numpy"))
+    if name == "numba":
+        return Backend(name, _why_not_numba(), _versions("numba", "llvmlite"))
+    return Backend(name, "its kernels are not part of this version yet", _versions("triton", "torch"))
+
+
+def backends() -> tuple[Backend, ...]:
+    """Every backend, usable or why not, with the versions of what it stands on.
+
+    Examples
+    --------
+    >>> [backend.name for backend in backends()]
+    ['numpy', 'numba', 'triton']
+    """
+    return tuple(find(name) for name in NAMES)
+
+
+def _listing() -> str:
+    return "; ".join(f"{b.name}: {'usable' if b.usable else b.reason}" for b in backends())
+
+
+def _checked(name: object, source: str) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"{source}: expected a name, got {name!r}")
+    if name != "auto" and name not in NAMES:
+        raise ValueError(f"{source}: unknown backend {name!r}; expected auto or one of {_listing()}")
+    if name != "auto" and not find(name).usable:
+        raise ValueError(f"{source}: backend {name!r} cannot run here; {_listing()}")
+    return name
+
+
+@cache
+def _environment() -> str:
+    name = os.environ.get(VARIABLE)
+    return _checked(name, VARIABLE) if name else "auto"
+
+
+def request(argument: str | None) -> tuple[str, str]:
+    """The name that is asked for, and who asks: the highest in the order of precedence."""
+    if argument is not None:
+        return _checked(argument, "backend"), "the argument backend="
+    if (inside := scope.get()) is not None:
+        return inside, "use_backend"
+    if process is not None:
+        return process, "set_backend"
+    name = _environment()
+    return name, f"{VARIABLE}" if os.environ.get(VARIABLE) else "the default"
+
+
+def choose(argument: str | None) -> str:
+    """The backend that a call on arrays in main memory gets."""
+    name, source = request(argument)
+    if name != "auto":
+        return name
+    if not find("numba").usable:
+        raise ValueError(f"backend: auto means numba for NumPy arrays, which cannot run here; {_listing()}")
+    return "numba"
+
+
+@contextmanager
+def use_backend(name: str) -> Iterator[None]:
+    """Run the calls inside the ``with`` block (of this thread or task) on one backend.
+
+    Raises
+    ------
+    ValueError
+        When the name is unknown or that backend cannot run here.
+
+    Examples
+    --------
+    >>> with use_backend("numpy"):
+    ...     choose(None)
+    'numpy'
+    """
+    token = scope.set(_checked(name, "use_backend"))
+    try:
+        yield
+    finally:
+        scope.reset(token)
+
+
+def set_backend(name: str | None) -> None:
+    """Run this process's calls on one backend from now on; None: as if never called.
+
+    Raises
+    ------
+    ValueError
+        When the name is unknown or that backend cannot run here.
+
+    Examples
+    --------
+    >>> set_backend("numpy")
+    >>> choose(None)
+    'numpy'
+    >>> set_backend(None)
+    """
+    global process
+    process = None if name is None else _checked(name, "set_backend")
+
+
+def kernels(name: str) -> Any:
+    """The module that binds launches of a backend."""
+    return import_module(f"fastpos_kernels.{name}_launch")

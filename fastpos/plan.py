@@ -1,0 +1,200 @@
+"""What a call comes down to: checks of its arrays and the choice of its launch, made once and kept.
+
+Everything here depends on the encoding, on flags, and on dtypes, shapes and strides; not on the data.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import backends, machine, threads
+from .encodings import Encoding, Learned, Rotary, Sinusoidal
+from .frequencies import rates
+from .layout import Layout, layout_of
+from .positions import Rule
+
+Array = NDArray[Any]
+DTYPES = ("float32", "float16", "bfloat16", "float64")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a call would run: everything that is decided before its first byte.
+
+    Attributes
+    ----------
+    backend, kernel
+        Who runs it, and what.
+    layout
+        Letters of the arrays' axes: b batch, s sequence, t packed tokens, h heads, d channels.
+    dtype
+        Of the arrays and of the result.
+    threads
+        How many may share the work.
+    in_place
+        Whether the results replace the inputs.
+    streamed
+        Whether results go to memory past the caches, as they do when all arrays together exceed the largest of them.
+    copies
+        Whether an array whose last axis is not contiguous is gathered and scattered around the kernel.
+    bytes_read, bytes_written
+        Of the arrays, each byte counted once.
+    """
+
+    backend: str
+    kernel: str
+    layout: str
+    dtype: str
+    threads: int
+    in_place: bool
+    streamed: bool
+    copies: bool
+    bytes_read: int
+    bytes_written: int
+    encoding: Encoding = field(repr=False)
+    launch: Any = field(repr=False, compare=False)
+
+
+def name_of(index: int) -> str:
+    """What an input is called in a message."""
+    return "x" if index == 0 else f"more[{index - 1}]"
+
+
+def check_encoding(encoding: object) -> None:
+    """Refuse what is no encoding."""
+    if not isinstance(encoding, Rotary | Sinusoidal | Learned):
+        raise TypeError(f"encoding: expected fastpos.Rotary, Sinusoidal or Learned, got {encoding!r}")
+
+
+def check_array(name: str, array: object) -> None:
+    """Refuse what is no plain NumPy array of a supported type."""
+    kind = type(array)
+    if kind is not np.ndarray and kind is not np.memmap:
+        said = f"{kind.__module__}.{kind.__qualname__}"
+        raise TypeError(f"{name}: expected a NumPy array (numpy.ndarray or memmap), got {said}")
+    assert isinstance(array, np.ndarray)
+    if array.dtype.name not in DTYPES or not array.dtype.isnative:
+        order = "" if array.dtype.isnative else " in foreign byte order"
+        raise TypeError(f"{name}: expected dtype {', '.join(DTYPES)}, got {array.dtype}{order}")
+
+
+def check_inputs(encoding: Encoding, inputs: Sequence[Array], layout: Layout) -> None:
+    """Refuse inputs that do not belong together or to the encoding."""
+    first = inputs[0]
+    for index, x in enumerate(inputs):
+        name = name_of(index)
+        if x.dtype != first.dtype:
+            raise TypeError(f"{name}: expected dtype {first.dtype} like x, got {x.dtype}")
+        if x.ndim != first.ndim:
+            raise ValueError(f"{name}: expected rank {first.ndim} like x, got shape {x.shape}")
+        if x.shape[-1] != encoding.width:
+            raise ValueError(f"{name}: expected {encoding.width} channels on the last axis for {encoding}, got {x.shape}")
+        for axis in (layout.batch, layout.token):
+            if axis is not None and x.shape[axis] != first.shape[axis]:
+                letter = layout.letters[axis]
+                raise ValueError(f"{name}: expected {first.shape[axis]} on axis {letter!r} like x, got shape {x.shape}")
+
+
+def check_output(name: str, out: object, x: Array) -> None:
+    """Refuse an output that does not fit its input or cannot be written without touching an element twice."""
+    check_array(name, out)
+    assert isinstance(out, np.ndarray)
+    if out.dtype != x.dtype:
+        raise TypeError(f"{name}: expected dtype {x.dtype} like its input, got {out.dtype}")
+    if out.shape != x.shape:
+        raise ValueError(f"{name}: expected shape {x.shape} like its input, got {out.shape}")
+    if not out.flags.writeable:
+        raise ValueError(f"{name}: expected a writeable array, got a read-only one")
+    reach = 0
+    for stride, size in sorted((abs(stride), size) for stride, size in zip(out.strides, out.shape, strict=True)):
+        if size > 1:
+            if stride <= reach:
+                raise ValueError(f"{name}: expected elements apart in memory, got overlapping strides {out.strides}")
+            reach += stride * (size - 1)
+
+
+def check_apart(inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    """Refuse outputs that share memory with each other or with another input than their own, or partly with that."""
+    for index, out in enumerate(outputs):
+        name = "out" if len(outputs) == 1 else f"output {index}"
+        for other_index, other in enumerate(outputs[:index]):
+            if _share(out, other):
+                raise ValueError(
+                    f"{name}: expected memory of its own, but it overlaps the output for {name_of(other_index)}"
+                )
+        for other_index, x in enumerate(inputs):
+            if other_index == index and _same(x, out):
+                continue
+            if _share(out, x):
+                raise ValueError(
+                    f"{name}: expected to be {name_of(index)} itself or memory apart from the inputs, but it partly "
+                    f"overlaps {name_of(other_index)}; give another out, or copy the input first"
+                )
+
+
+def _same(a: Array, b: Array) -> bool:
+    return a is b or (a.strides == b.strides and a.ctypes.data == b.ctypes.data)
+
+
+def _share(a: Array, b: Array) -> bool:
+    try:
+        return np.shares_memory(a, b, max_work=1_000_000)
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _is_rowwise(array: Array) -> bool:
+    return array.shape[-1] <= 1 or array.strides[-1] == array.itemsize
+
+
+@cache
+def stored_table(encoding: Learned, dtype: str) -> Array:
+    """The table as kernels read it: in the data's own type, or widened or rounded once to what that is computed in."""
+    if encoding.table.dtype.name == dtype:
+        return encoding.table
+    return encoding.table.astype(np.float64 if dtype == "float64" else np.float32)
+
+
+def layout_for(encoding: Encoding, letters: str | None, rank: int) -> Layout:
+    """The layout of a call's arrays."""
+    return layout_of("rotary" if isinstance(encoding, Rotary) else "additive", letters, rank)
+
+
+def rowwise(array: Array) -> Array:
+    """The array itself where its last axis is contiguous, else a contiguous copy."""
+    return array if _is_rowwise(array) else np.ascontiguousarray(array)
+
+
+def make(
+    encoding: Encoding, inputs: Sequence[Array], outputs: Sequence[Array], layout: Layout, rule: Rule, backend: str, factor: bool
+) -> Plan:
+    """Choose the launch for checked arrays. ``factor``: whether a rotary encoding's own factor belongs in."""
+    in_place = all(x is y for x, y in zip(inputs, outputs, strict=True))
+    size = sum(x.nbytes for x in inputs)
+    count = threads.get_num_threads() if backend == "numba" and 2 * size >= threads.THREADED_BYTES else 1
+    moved = size if in_place else 2 * size
+    streamed = backend == "numba" and not in_place and moved > machine.last_level_cache()
+    copies = backend == "numba" and not all(map(_is_rowwise, (*inputs, *outputs)))
+    if copies:
+        inputs = [rowwise(x) for x in inputs]
+        outputs = [x if kept else rowwise(y) for x, y, kept in zip(inputs, outputs, [in_place] * len(inputs), strict=True)]
+    bind = backends.kernels(backend)
+    common = (inputs, outputs, layout.axes, rule)
+    if isinstance(encoding, Rotary):
+        clock = rates(encoding)
+        clock = clock if factor else clock.without_factor()
+        kernel, launch = "rotate", bind.bind_rotate(*common, clock, encoding.interleaved, streamed, count)
+    elif isinstance(encoding, Sinusoidal):
+        scale, pairs = encoding.embedding_scale, encoding.interleaved
+        kernel = "add_sinusoidal"
+        launch = bind.bind_sinusoidal(*common, rates(encoding), pairs, scale, streamed, count)
+    else:
+        table = stored_table(encoding, inputs[0].dtype.name)
+        kernel, launch = "add_learned", bind.bind_learned(*common, table, encoding.offset, streamed, count)
+    return Plan(
+        backend, kernel, layout.letters, inputs[0].dtype.name, count, in_place, streamed, copies, size, size, encoding, launch
+    )

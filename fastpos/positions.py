@@ -1,0 +1,261 @@
+"""Where tokens stand: builders for what people get wrong, and the one rule that a call's arguments come down to.
+
+The builders give ``int64`` arrays for ``positions=`` or ``cu_seqlens=``. A contiguous run (prefill, decode) needs none of
+them: say ``start=``. Letters: b batch row, s sequence, t packed tokens.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from fastpos_kernels.rules import IDS, PACKED, START, STARTS
+from numpy.typing import ArrayLike, NDArray
+
+from .layout import Layout
+
+__all__ = ["cu_seqlens", "from_lengths", "from_mask", "packed"]
+
+LOWEST, HIGHEST = -(1 << 62), 1 << 62
+
+
+def from_mask(mask: ArrayLike, start: int | Sequence[int] = 0) -> NDArray[np.int64]:
+    """Positions of the tokens of a padded batch, ``(b, s)``, from its 0/1 mask.
+
+    Padding, left, right or in between, neither consumes nor resets a position. A padded place gets the position of the
+    token before it, or ``start`` where there is none, so that it is valid for every encoding.
+
+    Parameters
+    ----------
+    mask
+        ``(b, s)`` or ``(s,)``; 1 or True where there is a token.
+    start
+        Position of a row's first token: one number, or one a row (tokens already in a cache).
+
+    Raises
+    ------
+    ValueError
+        When the mask holds something else than 0 and 1, or ``start`` does not fit its rows.
+
+    Examples
+    --------
+    >>> from_mask([[0, 0, 1, 1, 1], [1, 1, 1, 0, 0]]).tolist()
+    [[0, 0, 0, 1, 2], [0, 1, 2, 2, 2]]
+    """
+    marks = np.asarray(mask)
+    if marks.ndim not in (1, 2):
+        raise ValueError(f"mask: expected shape (b, s) or (s,), got {marks.shape}")
+    if not np.isin(marks, (0, 1)).all():
+        raise ValueError(f"mask: expected 0 and 1 alone, got {marks[~np.isin(marks, (0, 1))][0]}")
+    begin = _starts("start", start, len(marks) if marks.ndim == 2 else None)
+    steps = np.maximum(np.cumsum(marks != 0, axis=-1, dtype=np.int64) - 1, 0)
+    return steps + (begin if isinstance(begin, int) else begin[:, None])
+
+
+def from_lengths(
+    lengths: Sequence[int] | NDArray[Any], s: int | None = None, *, padding: str = "right", start: int | Sequence[int] = 0
+) -> NDArray[np.int64]:
+    """Positions of a padded batch, ``(b, s)``, from how many tokens each row holds.
+
+    Parameters
+    ----------
+    lengths
+        Tokens of each row, ``(b,)``.
+    s
+        Padded length; the largest of ``lengths`` when None.
+    padding
+        ``"right"`` or ``"left"``: the side on which rows are filled up.
+    start
+        Position of a row's first token: one number, or one a row.
+
+    Raises
+    ------
+    ValueError
+        When a length is negative or above ``s``, or ``padding`` names no side.
+
+    Examples
+    --------
+    >>> from_lengths([3, 1], padding="left").tolist()
+    [[0, 1, 2], [0, 0, 0]]
+    """
+    counts = _counts(lengths)
+    width = int(counts.max(initial=0)) if s is None else int(s)
+    if (counts > width).any():
+        raise ValueError(f"lengths: expected at most s = {width}, got {counts.max()}")
+    if padding not in ("left", "right"):
+        raise ValueError(f"padding: expected 'left' or 'right', got {padding!r}")
+    places = np.arange(width)
+    inside = places < counts[:, None] if padding == "right" else places >= width - counts[:, None]
+    return from_mask(inside, start)
+
+
+def packed(lengths: Sequence[int] | NDArray[Any], start: int | Sequence[int] = 0) -> NDArray[np.int64]:
+    """Positions of documents packed one after the other, ``(t,)``: each from 0, or from its ``start``.
+
+    A call that gives ``cu_seqlens=`` needs no such array.
+
+    Examples
+    --------
+    >>> packed([3, 2]).tolist()
+    [0, 1, 2, 0, 1]
+    """
+    counts = _counts(lengths)
+    begin = np.broadcast_to(_starts("start", start, len(counts)), counts.shape)
+    return np.arange(counts.sum()) + np.repeat(begin - (np.cumsum(counts) - counts), counts)
+
+
+def cu_seqlens(lengths: Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
+    """Boundaries of packed documents, ``(documents + 1,)``, from their lengths.
+
+    Examples
+    --------
+    >>> cu_seqlens([5, 4]).tolist()
+    [0, 5, 9]
+    """
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(_counts(lengths))])
+
+
+def _counts(lengths: Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
+    counts = _integers("lengths", lengths)
+    if counts.ndim != 1:
+        raise ValueError(f"lengths: expected one number a row, got shape {counts.shape}")
+    if (counts < 0).any():
+        raise ValueError(f"lengths: expected 0 or more, got {counts.min()}")
+    return counts.astype(np.int64)
+
+
+def _integers(name: str, values: Any) -> NDArray[Any]:
+    array = np.asarray(values)
+    if array.size == 0 and not isinstance(values, np.ndarray):
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name}: expected integers, got {array.dtype}")
+    if array.dtype.kind == "u" and array.size and int(array.max()) > HIGHEST:
+        raise ValueError(f"{name}: expected at most 2**62, got {array.max()}")
+    return array
+
+
+def _starts(name: str, start: Any, rows: int | None) -> int | NDArray[np.int64]:
+    """One number, or one a row as ``int64``."""
+    if isinstance(start, Integral) and not isinstance(start, bool):
+        if not LOWEST <= start <= HIGHEST:
+            raise ValueError(f"{name}: expected within +-2**62, got {start}")
+        return int(start)
+    if isinstance(start, bool | float | np.floating | np.bool_):
+        raise TypeError(f"{name}: expected an integer or one a row, got {start!r}")
+    values = _integers(name, start)
+    if values.ndim == 0:
+        return int(values)
+    if rows is None:
+        raise ValueError(f"{name}: expected one integer, for there is no batch axis and no cu_seqlens, got {values.shape}")
+    if values.shape != (rows,):
+        raise ValueError(f"{name}: expected one integer or shape ({rows},), got shape {values.shape}")
+    return np.ascontiguousarray(values, np.int64)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a kernel finds the position of a token; what does not change from call to call."""
+
+    kind: int
+    ids_strides: tuple[int, int] = (0, 0)
+    ids_itemsize: int = 8
+    documents: int = 0
+    same_for_batch: bool = False
+
+
+START_RULE = Rule(START, same_for_batch=True)
+Place = tuple[Rule, int | NDArray[Any], NDArray[np.int64] | None]
+
+
+def resolve(layout: Layout, shape: tuple[int, ...], start: Any, positions: Any, boundaries: Any) -> Place:
+    """The rule of a call, and the number or arrays that it reads: ``start`` or ids or boundaries, and document starts."""
+    batch = 1 if layout.batch is None else shape[layout.batch]
+    tokens = shape[layout.token]
+    if positions is not None:
+        if start is not None or boundaries is not None:
+            given = "start" if start is not None else "cu_seqlens"
+            raise TypeError(f"positions: expected none beside {given}; exactly one of them says where tokens stand")
+        return _ids(layout, batch, tokens, positions)
+    if boundaries is not None:
+        return _documents(layout, tokens, boundaries, start)
+    if start is None:
+        raise TypeError("expected start=, positions= or cu_seqlens=: a call must say where its tokens stand")
+    begin = _starts("start", start, None if layout.batch is None else batch)
+    return (START_RULE, begin, None) if isinstance(begin, int) else (Rule(STARTS), begin, None)
+
+
+def _ids(layout: Layout, batch: int, tokens: int, positions: Any) -> Place:
+    ids = _integers("positions", positions)
+    if layout.batch is None:
+        letter = "t" if layout.packed else "s"
+        fits, wanted = (ids.shape == (tokens,)), f"({letter},) = ({tokens},)"
+    else:
+        fits = ids.shape in ((tokens,), (1, tokens), (batch, tokens))
+        wanted = f"(s,) = ({tokens},) or (b, s) = ({batch}, {tokens})"
+    if not fits:
+        raise ValueError(f"positions: expected shape {wanted}, got {ids.shape}")
+    if ids.dtype not in (np.int64, np.int32):
+        ids = ids.astype(np.int64)
+    return _ids_rule(ids[None] if ids.ndim == 1 else ids)
+
+
+def _ids_rule(ids: NDArray[Any]) -> Place:
+    shared = len(ids) == 1
+    strides = (0 if shared else ids.strides[0], ids.strides[1])
+    return Rule(IDS, strides, ids.itemsize, same_for_batch=shared), ids, None
+
+
+def _documents(layout: Layout, tokens: int, boundaries: Any, start: Any) -> Place:
+    if not layout.packed:
+        raise ValueError(f"cu_seqlens: expected a layout with packed tokens 't' (as 'thd'), got {layout.letters!r}")
+    edges = _integers("cu_seqlens", boundaries)
+    if edges.ndim != 1 or len(edges) < 1:
+        raise ValueError(f"cu_seqlens: expected shape (documents + 1,), got {edges.shape}")
+    edges = np.ascontiguousarray(edges, np.int64)
+    if edges[0] != 0 or edges[-1] != tokens:
+        raise ValueError(f"cu_seqlens: expected to run from 0 to t = {tokens}, got {edges[0]} to {edges[-1]}")
+    steps = np.diff(edges)
+    if (steps < 0).any():
+        at = int(np.argmax(steps < 0))
+        raise ValueError(f"cu_seqlens: expected no decrease, got {edges[at]} then {edges[at + 1]} at index {at + 1}")
+    documents = len(edges) - 1
+    begin = None if start is None else _starts("start", start, documents)
+    if isinstance(begin, int):
+        begin = np.full(documents, begin, np.int64)
+    return Rule(PACKED, documents=documents), edges, begin
+
+
+def resolve_shift(layout: Layout, shape: tuple[int, ...], by: Any) -> Place:
+    """The rule of a shift: all tokens of a row stand at ``by``, its own where there is one a row."""
+    batch, tokens = 1 if layout.batch is None else shape[layout.batch], shape[layout.token]
+    offsets = _starts("by", by, None if layout.batch is None else batch)
+    column = np.full((1, 1), offsets, np.int64) if isinstance(offsets, int) else offsets[:, None]
+    return _ids_rule(np.broadcast_to(column, (len(column), tokens)))
+
+
+def extremes(place: Place, tokens: int) -> list[tuple[int, str]]:
+    """The least and the greatest position of a call with at least one token, each with where it stands."""
+    rule, where, starts = place
+    if rule.kind == START:
+        assert isinstance(where, int)
+        return [(where, "token 0"), (where + tokens - 1, f"token {tokens - 1}")]
+    assert not isinstance(where, int)
+    if rule.kind == IDS:
+        found = [np.unravel_index(pick(where), where.shape) for pick in (np.argmin, np.argmax)]
+        return [(int(where[place]), f"row {place[0]}, token {place[1]}") for place in found]
+    if rule.kind == STARTS:
+        low, high = int(np.argmin(where)), int(np.argmax(where))
+        return [
+            (int(where[low]), f"row {low}, token 0"),
+            (int(where[high]) + tokens - 1, f"row {high}, token {tokens - 1}"),
+        ]
+    lengths = np.diff(where)
+    begins = np.zeros(len(lengths), np.int64) if starts is None else starts
+    full = np.flatnonzero(lengths)
+    low, high = int(full[np.argmin(begins[full])]), int(full[np.argmax((begins + lengths)[full])])
+    return [
+        (int(begins[low]), f"document {low}, token 0"),
+        (int(begins[high] + lengths[high]) - 1, f"document {high}, token {int(lengths[high]) - 1}"),
+    ]

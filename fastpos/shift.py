@@ -1,0 +1,109 @@
+"""Relative shifts: the linear map from a token's encoding to that of one some tokens further on."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import backends, plan
+from .api import execute
+from .encodings import Encoding, Learned, Rotary
+from .frequencies import rates
+from .positions import resolve_shift
+
+Array = NDArray[Any]
+
+
+def shift_matrix(encoding: Encoding, offset: int) -> NDArray[np.float64]:
+    """The matrix M with ``encoding at p + offset = M @ encoding at p``; it depends on ``offset`` alone (angle addition).
+
+    Parameters
+    ----------
+    encoding
+        ``Sinusoidal`` or ``Rotary``; a learned table has no such map.
+    offset
+        Tokens, any integer.
+
+    Returns
+    -------
+    ndarray
+        float64, ``(width, width)`` for sinusoids, ``(head_dim, head_dim)`` for rotations (where it is the rotation by
+        ``offset`` itself, without any factor of the encoding: a rotated key has that already).
+
+    Raises
+    ------
+    TypeError
+        For a learned table, or an offset that is no integer.
+
+    Examples
+    --------
+    >>> shift_matrix(Rotary(2), 0).tolist()
+    [[1.0, 0.0], [-0.0, 1.0]]
+    """
+    plan.check_encoding(encoding)
+    if isinstance(encoding, Learned):
+        raise TypeError(f"encoding: a learned table has no linear map from one position to another, got {encoding}")
+    if isinstance(offset, bool) or not isinstance(offset, int | np.integer):
+        raise TypeError(f"offset: expected an integer, got {offset!r}")
+    sine, cosine = (wave[0] for wave in rates(encoding).sincos(np.array([int(offset)])))
+    matrix = np.eye(encoding.width)
+    pair = np.arange(encoding.pairs)
+    first, second = (2 * pair, 2 * pair + 1) if encoding.interleaved else (pair, pair + encoding.pairs)
+    # (sin, cos) of a sinusoid turns the other way round than the (first, second) channel of a rotated pair.
+    direction = 1 if not isinstance(encoding, Rotary) else -1
+    matrix[first, first] = matrix[second, second] = cosine
+    matrix[first, second] = direction * sine
+    matrix[second, first] = -direction * sine
+    return matrix
+
+
+def shift_(
+    rope: Rotary,
+    k: Array,
+    by: int | Sequence[int] | Array,
+    *,
+    layout: str | None = None,
+    backend: str | None = None,
+) -> Array:
+    """Move keys that are already rotated by some tokens, in place, for caches that drop or move tokens.
+
+    Rotations add up: a key rotated for p and shifted by d is the key rotated for p + d, up to one more rounding.
+
+    Parameters
+    ----------
+    rope
+        What the keys were rotated with.
+    k
+        Rotated keys, ``(b, s, h, d)`` or as ``layout`` says.
+    by
+        Tokens to move by, negative towards the start: one integer, or one a batch row.
+    layout, backend
+        As for ``apply``.
+
+    Returns
+    -------
+    ndarray
+        ``k``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for ``apply``, before anything is written.
+
+    Examples
+    --------
+    >>> k = np.ones((1, 1, 1, 2))
+    >>> shift_(Rotary(2), k, 0).tolist()
+    [[[[1.0, 1.0]]]]
+    """
+    if not isinstance(rope, Rotary):
+        raise TypeError(f"rope: expected fastpos.Rotary, got {rope!r}")
+    plan.check_array("k", k)
+    places = plan.layout_for(rope, layout, k.ndim)
+    place = resolve_shift(places, k.shape, by)
+    plan.check_inputs(rope, (k,), places)
+    plan.check_output("k", k, k)
+    made = plan.make(rope, (k,), (k,), places, place[0], backends.choose(backend), factor=False)
+    execute(made, (k,), (k,), place)
+    return k

@@ -1,0 +1,164 @@
+"""From a plan's arrays to records, and from a call's arrays to kernels."""
+
+import numpy as np
+
+from . import numba_add, numba_record, numba_rotate
+from .numba_lanes import STORAGES
+from .numba_memory import double_order
+from .numba_record import CHECK, CHECK_ONLY, CHECKED
+from .numba_threads import share
+from .rules import DONE
+
+
+class Launch:
+    """A kernel with its records, one for every two pairs of input and output.
+
+    ``held`` keeps alive what the records point to.
+    """
+
+    def __init__(self, kernel, records, held):
+        self.kernel = kernel
+        self.records = records
+        self.held = held
+        self.addresses = [record.ctypes.data for record in records]
+
+    def __call__(self, inputs, outputs, where, starts, threads, checked):
+        """Run on arrays like those the launch was made for; ``where`` is a number or an array, as the rule says."""
+        place = where if isinstance(where, int) else id(where)
+        begin = 0 if starts is None else id(starts)
+        for first, address in zip(range(0, len(inputs), 2), self.addresses, strict=True):
+            pairs = [id(array) for pair in zip(inputs, outputs, strict=True) for array in pair][2 * first : 2 * first + 4]
+            arguments = (address, *pairs, *(0,) * (4 - len(pairs)), place, begin)
+            if threads == 1:
+                status = self.kernel(*arguments, 0, CHECKED if checked else CHECK)
+            else:
+                status = DONE if checked else self.kernel(*arguments, 0, CHECK_ONLY)
+                if status == DONE:
+                    counter = np.zeros(1, np.int64)
+                    at = counter.ctypes.data
+                    share(lambda arguments=arguments, at=at: self.kernel(*arguments, at, CHECKED), threads)
+            if status != DONE:
+                return status
+        return DONE
+
+
+def _padded(values: np.ndarray, storage, permuted: bool) -> np.ndarray:
+    """A row padded with zeros to whole double vectors, in the order in which ``load_two`` gives its elements."""
+    unit = 2 * storage.lanes
+    row = np.zeros(-(-len(values) // unit) * unit, values.dtype)
+    row[: len(values)] = values
+    return row[double_order(storage, len(row))] if permuted else row
+
+
+def _records(inputs, outputs, axes, rule, words: dict):
+    """One record for every two arrays; ``axes`` are the places of (batch, token, head), None where there is none."""
+    records = []
+    for first in range(0, len(inputs), 2):
+        pairs = list(zip(inputs, outputs, strict=True))[first : first + 2]
+        head = np.zeros(numba_record.HEAD, np.int64)
+        head[numba_record.DATA_OFFSET] = object.__basicsize__
+        head[numba_record.ARRAYS] = len(pairs)
+        head[numba_record.IN_PLACE] = pairs[0][0] is pairs[0][1]
+        head[numba_record.RULE] = rule.kind
+        head[numba_record.IDS_BATCH_STRIDE], head[numba_record.IDS_TOKEN_STRIDE] = rule.ids_strides
+        head[numba_record.IDS_ITEMSIZE] = rule.ids_itemsize
+        head[numba_record.DOCUMENTS] = rule.documents
+        for index, value in words.items():
+            head[index] = value
+        operands = [
+            numba_record.operand(
+                array,
+                [0 if axis is None else array.strides[axis] for axis in axes],
+                1 if axes[2] is None else array.shape[axes[2]],
+                writeable,
+            )
+            for pair in pairs
+            for array, writeable in zip(pair, (False, True), strict=True)
+        ]
+        records.append(np.concatenate([head, *operands]))
+    return records
+
+
+def _sizes(array, axes, block: int, threads: int):
+    """Words for batch, tokens, tokens a block, and blocks that a thread takes at a time (some 256 KiB)."""
+    batch, tokens, heads = (1 if axis is None else array.shape[axis] for axis in axes)
+    block = max(1, min(block, tokens // (4 * threads) if threads > 1 else tokens))
+    unit = 2 * block * heads * array.shape[-1] * array.itemsize
+    return {
+        numba_record.BATCH: batch,
+        numba_record.TOKENS: tokens,
+        numba_record.BLOCK: block,
+        numba_record.GRAB: max(1, (1 << 18) // max(unit, 1)),
+        numba_record.WIDTH: array.shape[-1] * array.itemsize,
+    }
+
+
+def _factor(value: float) -> int:
+    return int(np.float64(value).view(np.int64))
+
+
+def bind_rotate(inputs, outputs, axes, rule, rates, interleaved: bool, stream: bool, threads: int) -> Launch:
+    """A launch that rotates each input into its output (the same array: in place)."""
+    dtype = inputs[0].dtype.name
+    storage = STORAGES[dtype]
+    words = _padded(rates.words, storage, permuted=not interleaved)
+    residuals = _padded(rates.residuals.astype(storage.compute), storage, permuted=not interleaved)
+    x = inputs[0]
+    tokens_inside = axes[2] is not None and abs(x.strides[axes[2]]) > abs(x.strides[axes[1]])
+    # A long run of tokens for every head, or a table that stays in level-1 cache beside a token's heads.
+    row = len(words) * residuals.itemsize
+    block = max(1, min(numba_rotate.TABLE_BYTES // row, numba_rotate.MAX_BLOCK if tokens_inside else 16))
+    head = _sizes(x, axes, block, threads) | {
+        numba_record.WORDS: words.ctypes.data,
+        numba_record.RESIDUALS: residuals.ctypes.data,
+        numba_record.PAIRS: len(rates.words),
+        numba_record.INTERLEAVED: interleaved,
+        numba_record.FACTOR: _factor(rates.factor),
+        numba_record.STREAM: stream and 4 * x.shape[-1] * x.itemsize <= numba_rotate.STAGE_BYTES,
+    }
+    return Launch(numba_rotate.kernel(dtype), _records(inputs, outputs, axes, rule, head), (words, residuals))
+
+
+def _shared(axes, rule):
+    """Axes for an additive call: a batch whose rows stand alike is walked like heads, and shares the sinusoid."""
+    batch, token, _ = axes
+    return (None, token, batch) if rule.same_for_batch else axes
+
+
+def bind_sinusoidal(inputs, outputs, axes, rule, rates, interleaved: bool, scale: float, stream: bool, threads: int):
+    """A launch that adds sinusoids to each input times ``scale``."""
+    x, dtype, axes = inputs[0], inputs[0].dtype.name, _shared(axes, rule)
+    storage = STORAGES[dtype]
+    words = _padded(rates.words, storage, permuted=not interleaved)
+    residuals = _padded(rates.residuals.astype(storage.compute), storage, permuted=not interleaved)
+    near = np.zeros((numba_add.NEAR, 2, len(words)), storage.compute)
+    if numba_add.is_carried(dtype):
+        angles = rates.sincos(np.arange(numba_add.NEAR))
+        for k in range(numba_add.NEAR):
+            near[k, 0] = _padded(angles[1][k].astype(storage.compute), storage, permuted=not interleaved)
+            near[k, 1] = _padded(angles[0][k].astype(storage.compute), storage, permuted=not interleaved)
+    head = _sizes(x, axes, numba_add.MAX_BLOCK, threads) | {
+        numba_record.WORDS: words.ctypes.data,
+        numba_record.RESIDUALS: residuals.ctypes.data,
+        numba_record.PAIRS: len(rates.words),
+        numba_record.INTERLEAVED: interleaved,
+        numba_record.FACTOR: _factor(scale),
+        numba_record.NEIGHBOURS: near.ctypes.data,
+        numba_record.STREAM: stream,
+    }
+    records = [record for pair in zip(inputs, outputs, strict=True) for record in _records(*([a] for a in pair), axes, rule, head)]
+    return Launch(numba_add.sinusoidal_kernel(dtype), records, (words, residuals, near))
+
+
+def bind_learned(inputs, outputs, axes, rule, table, offset: int, stream: bool, threads: int) -> Launch:
+    """A launch that adds rows of ``table`` (C-contiguous, of the inputs' type or their compute type)."""
+    x, dtype, axes = inputs[0], inputs[0].dtype.name, _shared(axes, rule)
+    head = _sizes(x, axes, numba_add.MAX_BLOCK, threads) | {
+        numba_record.FACTOR: _factor(1.0),
+        numba_record.TABLE: table.ctypes.data,
+        numba_record.TABLE_STRIDE: table.strides[0],
+        numba_record.TABLE_OFFSET: offset,
+        numba_record.STREAM: stream,
+    }
+    records = _records(inputs, outputs, axes, rule, head)
+    return Launch(numba_add.learned_kernel(dtype, table.dtype.name), records, (table,))
