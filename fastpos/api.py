@@ -9,17 +9,29 @@ from numpy.typing import DTypeLike, NDArray
 
 from . import backends, threads
 from .encodings import Encoding, Learned
-from .plan import Plan, check_apart, check_array, check_encoding, check_inputs, check_output, layout_for, make, rowwise
-from .positions import Place, extremes, resolve
+from .plan import (
+    Plan,
+    check_apart,
+    check_encoding,
+    check_inputs,
+    check_kind,
+    check_output,
+    layout_for,
+    make,
+    name_of,
+    rowwise,
+)
+from .positions import HIGHEST, LOWEST, Place, extremes, resolve
 from .tables import table_at
 
 Array = NDArray[Any]
 
 MAX_PLANS = 512
 _plans: dict[tuple[Any, ...], Plan] = {}
-# The plan last used in place by an encoding, for calls with an integer start: its kernel compares the arrays with those
-# it was made for, so that a decoded token costs one lookup and one kernel call.
+# The plan an encoding used last, in place and apart, for calls with an integer start: its kernel compares the arrays with
+# those it was made for, so that a decoded token costs one lookup and one kernel call.
 _latest: dict[tuple[Any, ...], tuple[Any, int, Plan]] = {}
+_latest_apart: dict[tuple[Any, ...], tuple[Any, int, Plan]] = {}
 
 
 def apply(
@@ -74,6 +86,11 @@ def apply(
     [1.0, 1.0, 1.0, 1.0]
     """
     inputs = (x, *more)
+    if out is not None and type(start) is int and positions is None and cu_seqlens is None:
+        outputs = out if isinstance(out, tuple) else (out,)
+        key = (id(encoding), layout, backend, backends.process, backends.scope.get(), len(more))
+        if _quick(_latest_apart, key, inputs, outputs, start):
+            return outputs if more else outputs[0]
     results = _run(encoding, inputs, out, start, positions, cu_seqlens, layout, backend)
     return results if more else results[0]
 
@@ -99,7 +116,7 @@ def apply_(
     if type(start) is int and positions is None and cu_seqlens is None:
         # What a lookup finds and the kernel confirms has been checked before; anything else takes the long way.
         found = _latest.get((id(encoding), layout, backend, backends.process, backends.scope.get(), len(more)))
-        if found is not None and -(1 << 62) < start < 1 << 62:
+        if found is not None and LOWEST < start < HIGHEST:
             kernel, record, _ = found
             first = id(x)
             if not more:
@@ -177,32 +194,49 @@ def table(
     return table_at(encoding, start, length, positions, np.dtype(dtype))
 
 
+def _quick(latest: dict[tuple[Any, ...], Any], key: tuple[Any, ...], inputs: tuple[Array, ...], outputs: Any, start: int) -> bool:
+    """Whether the plan last used by this encoding fits and has run: its kernel compares the arrays with those it knows."""
+    found = latest.get(key)
+    if found is None or not LOWEST < start < HIGHEST or len(outputs) != len(inputs):
+        return False
+    kernel, record, _ = found
+    first, out = id(inputs[0]), id(outputs[0])
+    if len(inputs) == 1:
+        return bool(kernel(record, first, out, 0, 0, start, 0, 0, 0) == DONE)
+    return bool(kernel(record, first, out, id(inputs[1]), id(outputs[1]), start, 0, 0, 0) == DONE)
+
+
 def _run(
     encoding: Encoding, inputs: tuple[Array, ...], out: Any, start: Any, positions: Any, cu_seqlens: Any, layout: Any, backend: Any
 ) -> tuple[Array, ...]:
     plan, outputs, place = _prepare(encoding, inputs, out, start, positions, cu_seqlens, layout, backend)
     execute(plan, inputs, outputs, place)
-    if plan.in_place and plan.threads == 1 and place[0].kind == START and len(inputs) <= 2 and _may_be_latest(plan):
-        if len(_latest) >= MAX_PLANS:
-            _latest.clear()
+    if plan.threads == 1 and place[0].kind == START and len(inputs) <= 2 and _may_be_latest(plan):
+        latest = _latest if plan.in_place else _latest_apart
+        if len(latest) >= MAX_PLANS:
+            latest.clear()
         key = (id(encoding), layout, backend, backends.process, backends.scope.get(), len(inputs) - 1)
-        _latest[key] = (plan.launch.kernel, plan.launch.addresses[0], plan)
+        latest[key] = (plan.launch.kernel, plan.launch.addresses[0], plan)
     return outputs
 
 
 def _may_be_latest(plan: Plan) -> bool:
     """Whether the kernel itself can check all that a further call may change; it knows no table's end, nor threads."""
     small = 2 * plan.bytes_read < threads.THREADED_BYTES
-    return plan.backend == "numba" and small and not plan.copies and not isinstance(plan.encoding, Learned)
+    ours = plan.backend == "numba" and not plan.copies and not isinstance(plan.encoding, Learned)
+    return small and ours and len(plan.launch.addresses) == 1
 
 
 def _prepare(
     encoding: Encoding, inputs: tuple[Array, ...], out: Any, start: Any, positions: Any, cu_seqlens: Any, letters: Any, backend: Any
 ) -> tuple[Plan, tuple[Array, ...], Place]:
-    """The plan of a call, from the cache when its like has been seen, with its outputs and where its tokens stand."""
+    """The plan of a call with its outputs and where its tokens stand.
+
+    All checks of arrays depend on what stands in the cache's key alone, so that a plan found there needs none.
+    """
     check_encoding(encoding)
     for index, x in enumerate(inputs):
-        check_array("x" if index == 0 else f"more[{index - 1}]", x)
+        check_kind(name_of(index), x)
     layout = layout_for(encoding, letters, inputs[0].ndim)
     place = resolve(layout, inputs[0].shape, start, positions, cu_seqlens)
     chosen = backends.choose(backend)
@@ -213,24 +247,26 @@ def _prepare(
         chosen,
         place[0],
         threads.get_num_threads(),
-        tuple((x.dtype, x.shape, x.strides, type(x)) for x in inputs),
-        None if outputs is None else tuple((type(y), y.strides, y is x) for x, y in zip(inputs, outputs, strict=True)),
+        *[(x.dtype, x.shape, x.strides, type(x)) for x in inputs],
+        *[
+            (y.dtype, y.shape, y.strides, type(y), y.flags.writeable, y is x)
+            for x, y in zip(inputs, outputs or (), strict=outputs is not None)
+        ],
     )
     plan = _plans.get(key)
     if plan is None:
         check_inputs(encoding, inputs, layout)
+        for index, (x, y) in enumerate(zip(inputs, outputs or (), strict=outputs is not None)):
+            check_output("out" if len(inputs) == 1 else f"out[{index}]", y, x)
+    if isinstance(encoding, Learned):
+        _check_rows(encoding, place, inputs[0].shape[layout.token], inputs[0].size)
     if outputs is None:
         outputs = tuple(np.empty_like(x, subok=False) for x in inputs)
-    else:
-        for index, (x, y) in enumerate(zip(inputs, outputs, strict=True)):
-            check_output("out" if len(inputs) == 1 else f"out[{index}]", y, x)
     if plan is None:
         plan = make(encoding, inputs, outputs, layout, place[0], chosen, factor=True)
         if len(_plans) >= MAX_PLANS:
             _plans.clear()
         _plans[key] = plan
-    if isinstance(encoding, Learned):
-        _check_rows(encoding, place, inputs[0].shape[layout.token], inputs[0].size)
     return plan, outputs, place
 
 
@@ -241,7 +277,7 @@ def _outputs(out: Any, inputs: tuple[Array, ...]) -> tuple[Array, ...] | None:
     if len(outputs) != len(inputs):
         raise ValueError(f"out: expected {len(inputs)} arrays, one for each input, got {len(outputs)}")
     for index, y in enumerate(outputs):
-        check_array("out" if len(inputs) == 1 else f"out[{index}]", y)
+        check_kind("out" if len(inputs) == 1 else f"out[{index}]", y)
     return outputs
 
 

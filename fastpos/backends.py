@@ -91,26 +91,25 @@ def _checked(name: object, source: str) -> str:
 
 
 @cache
-def _environment() -> str:
+def _environment() -> tuple[str, str]:
     name = os.environ.get(VARIABLE)
-    return _checked(name, VARIABLE) if name else "auto"
+    return (_checked(name, VARIABLE), VARIABLE) if name else ("auto", "the default")
 
 
 def request(argument: str | None) -> tuple[str, str]:
     """The name that is asked for, and who asks: the highest in the order of precedence."""
     if argument is not None:
-        return _checked(argument, "backend"), "the argument backend="
+        return _checked(argument, "backend"), "backend="
     if (inside := scope.get()) is not None:
         return inside, "use_backend"
     if process is not None:
         return process, "set_backend"
-    name = _environment()
-    return name, f"{VARIABLE}" if os.environ.get(VARIABLE) else "the default"
+    return _environment()
 
 
 def choose(argument: str | None) -> str:
     """The backend that a call on arrays in main memory gets."""
-    name, source = request(argument)
+    name, _ = request(argument)
     if name != "auto":
         return name
     if not find("numba").usable:

@@ -38,7 +38,8 @@ class Plan:
     in_place
         Whether the results replace the inputs.
     streamed
-        Whether results go to memory past the caches, as they do when all arrays together exceed the largest of them.
+        Whether results go to memory past the caches, as they do when all arrays together exceed half the largest of them
+        (512 tokens of 40 float32 heads, 21 MB, into a 32 MiB cache: 1.2 copies -> 0.9).
     copies
         Whether an array whose last axis is not contiguous is gathered and scattered around the kernel.
     bytes_read, bytes_written
@@ -70,13 +71,15 @@ def check_encoding(encoding: object) -> None:
         raise TypeError(f"encoding: expected fastpos.Rotary, Sinusoidal or Learned, got {encoding!r}")
 
 
-def check_array(name: str, array: object) -> None:
-    """Refuse what is no plain NumPy array of a supported type."""
+def check_kind(name: str, array: object) -> None:
+    """Refuse what is no plain NumPy array."""
     kind = type(array)
     if kind is not np.ndarray and kind is not np.memmap:
         said = f"{kind.__module__}.{kind.__qualname__}"
         raise TypeError(f"{name}: expected a NumPy array (numpy.ndarray or memmap), got {said}")
-    assert isinstance(array, np.ndarray)
+
+
+def _check_dtype(name: str, array: Array) -> None:
     if array.dtype.name not in DTYPES or not array.dtype.isnative:
         order = "" if array.dtype.isnative else " in foreign byte order"
         raise TypeError(f"{name}: expected dtype {', '.join(DTYPES)}, got {array.dtype}{order}")
@@ -87,6 +90,7 @@ def check_inputs(encoding: Encoding, inputs: Sequence[Array], layout: Layout) ->
     first = inputs[0]
     for index, x in enumerate(inputs):
         name = name_of(index)
+        _check_dtype(name, x)
         if x.dtype != first.dtype:
             raise TypeError(f"{name}: expected dtype {first.dtype} like x, got {x.dtype}")
         if x.ndim != first.ndim:
@@ -99,16 +103,16 @@ def check_inputs(encoding: Encoding, inputs: Sequence[Array], layout: Layout) ->
                 raise ValueError(f"{name}: expected {first.shape[axis]} on axis {letter!r} like x, got shape {x.shape}")
 
 
-def check_output(name: str, out: object, x: Array) -> None:
+def check_output(name: str, out: Array, x: Array) -> None:
     """Refuse an output that does not fit its input or cannot be written without touching an element twice."""
-    check_array(name, out)
-    assert isinstance(out, np.ndarray)
     if out.dtype != x.dtype:
         raise TypeError(f"{name}: expected dtype {x.dtype} like its input, got {out.dtype}")
     if out.shape != x.shape:
         raise ValueError(f"{name}: expected shape {x.shape} like its input, got {out.shape}")
     if not out.flags.writeable:
         raise ValueError(f"{name}: expected a writeable array, got a read-only one")
+    if out.size == 0:
+        return
     reach = 0
     for stride, size in sorted((abs(stride), size) for stride, size in zip(out.strides, out.shape, strict=True)):
         if size > 1:
@@ -177,7 +181,7 @@ def make(
     size = sum(x.nbytes for x in inputs)
     count = threads.get_num_threads() if backend == "numba" and 2 * size >= threads.THREADED_BYTES else 1
     moved = size if in_place else 2 * size
-    streamed = backend == "numba" and not in_place and moved > machine.last_level_cache()
+    streamed = backend == "numba" and not in_place and 2 * moved > machine.last_level_cache()
     copies = backend == "numba" and not all(map(_is_rowwise, (*inputs, *outputs)))
     if copies:
         inputs = [rowwise(x) for x in inputs]

@@ -99,7 +99,7 @@ def shift_(
     """
     if not isinstance(rope, Rotary):
         raise TypeError(f"rope: expected fastpos.Rotary, got {rope!r}")
-    plan.check_array("k", k)
+    plan.check_kind("k", k)
     places = plan.layout_for(rope, layout, k.ndim)
     place = resolve_shift(places, k.shape, by)
     plan.check_inputs(rope, (k,), places)

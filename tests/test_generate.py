@@ -48,10 +48,10 @@ def unavailable(reason: str) -> NoReturn:
 
 @pytest.fixture(scope="module")
 def path() -> Path:
-    path = Path(os.environ.get("FASTPOS_TEST_GGUF", ""))
-    if not path.is_file():
-        unavailable(f"FASTPOS_TEST_GGUF must name SmolLM2-135M-Instruct as a .gguf or .whl file, got {str(path)!r}")
-    return path
+    name = os.environ.get("FASTPOS_TEST_GGUF", "")
+    if not Path(name).is_file():
+        unavailable(f"FASTPOS_TEST_GGUF must name SmolLM2-135M-Instruct as a .gguf or .whl file, got {name!r}")
+    return Path(name)
 
 
 @pytest.fixture(scope="module")

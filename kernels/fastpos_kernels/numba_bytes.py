@@ -1,10 +1,9 @@
 """Scalars, rooms on the stack and bytes at addresses: what kernels need besides lanes."""
 
 from llvmlite import ir
-from numba import njit
 from numba.extending import intrinsic, types
 
-from .numba_lanes import I1, I32, I64, _call, _vector
+from .numba_lanes import I1, I32, I64, _call
 
 VOID, BYTE = ir.VoidType(), ir.IntType(8)
 LINE = 64
@@ -78,17 +77,15 @@ def copy_bytes(typingctx, target, source, count):
 
 
 @intrinsic
-def _stream_line(typingctx, target, source):
-    """Copy one cache line past the caches; ``target`` is aligned to it."""
+def prefetch(typingctx, address):
+    """Ask for the cache line at ``address``; any address is allowed."""
 
     def codegen(context, builder, signature, arguments):
-        line = _vector(ir.FloatType(), 16)
-        value = builder.load(_pointer(builder, arguments[1], line), align=1)
-        written = builder.store(value, _pointer(builder, arguments[0], line), align=LINE)
-        written.set_metadata("nontemporal", builder.module.add_metadata([I32(1)]))
+        pointer = _pointer(builder, arguments[0], BYTE)
+        _call(builder, "llvm.prefetch.p0", VOID, [pointer, I32(0), I32(3), I32(1)])
         return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64), codegen
+    return types.void(types.int64), codegen
 
 
 @intrinsic
@@ -100,18 +97,3 @@ def stream_fence(typingctx):
         return context.get_dummy_value()
 
     return types.void(), codegen
-
-
-@njit
-def stream_bytes(target, source, count):
-    """Copy to ``target`` past the caches: whole aligned lines, with ordinary stores for the two ends.
-
-    Results are staged in level-1 cache first because only whole lines stream well: written straight from the kernel to
-    an array that starts 16 bytes off a line, as NumPy's do, four rows at once took 8 to 16 copies instead of one.
-    """
-    head = min(-target & (LINE - 1), count)
-    copy_bytes(target, source, head)
-    end = head + (count - head) // LINE * LINE
-    for at in range(head, end, LINE):
-        _stream_line(target + at, source + at)
-    copy_bytes(target + end, source + end, count - end)

@@ -14,10 +14,8 @@ from llvmlite import ir
 from numba import njit
 from numba.extending import intrinsic
 
-from .numba_lanes import ELEMENTS, StorageType, _call, _splat, _suffix, computed, fill, fma, itemsize, signed_rest, to_float, turn
+from .numba_lanes import ELEMENTS, StorageType, _call, _splat, _suffix, computed, fill, fma, itemsize, rest_of, turn
 from .numba_memory import load_computed, load_words
-
-TURNS_PER_UNIT = 2.0**-64
 
 # sin(2 pi x) = x * TAU + x * SINE(z) and cos(2 pi x) = 1 + z * COSINE(z) with z = x * x and 2 pi = TAU + SINE(0).
 # float32: minimax on |x| <= 1/8, each coefficient rounded before the next is fitted; errors 2.3e-9 and 4.1e-10, a
@@ -65,7 +63,8 @@ def sincos(storage, position, words, residuals, at):
     """
     phase = fill(storage, position) * load_words(storage, words + at * 8)
     correction = fill(storage, float(position)) * load_computed(storage, residuals + at * itemsize(computed(storage)))
-    x = fma(to_float(storage, signed_rest(phase)), fill(storage, TURNS_PER_UNIT), correction)
+    upper, lower = rest_of(storage, phase)
+    x = fma(upper, fill(storage, 2.0**-34), fma(lower, fill(storage, 2.0**-65), correction))
     z = x * x
     sine = fma(x, _tau(storage, z), x * _sine(storage, z))
     cosine = fma(z, _cosine(storage, z), fill(storage, 1.0))

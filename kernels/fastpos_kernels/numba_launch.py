@@ -1,5 +1,8 @@
 """From a plan's arrays to records, and from a call's arrays to kernels."""
 
+from functools import partial
+from itertools import islice
+
 import numpy as np
 
 from . import numba_add, numba_record, numba_rotate
@@ -11,32 +14,40 @@ from .rules import DONE
 
 
 class Launch:
-    """A kernel with its records, one for every two pairs of input and output.
+    """A kernel with its records, each for one or two pairs of input and output.
 
-    ``held`` keeps alive what the records point to.
+    ``compiled(streamed)`` gives the kernel; ``held`` keeps alive what the records point to.
     """
 
-    def __init__(self, kernel, records, held):
-        self.kernel = kernel
+    def __init__(self, compiled, streamed: bool, records, held):
+        self.compiled, self.streamed = compiled, streamed
+        self.kernel = compiled(streamed)
         self.records = records
         self.held = held
         self.addresses = [record.ctypes.data for record in records]
 
+    def _kernel(self, outputs):
+        """Streamed stores need addresses that are multiples of 16, as NumPy's own are; a view of bytes may have others."""
+        if self.streamed and any(array.ctypes.data % 16 for array in outputs):
+            return self.compiled(False)
+        return self.kernel
+
     def __call__(self, inputs, outputs, where, starts, threads, checked):
         """Run on arrays like those the launch was made for; ``where`` is a number or an array, as the rule says."""
+        kernel = self._kernel(outputs)
         place = where if isinstance(where, int) else id(where)
         begin = 0 if starts is None else id(starts)
-        for first, address in zip(range(0, len(inputs), 2), self.addresses, strict=True):
-            pairs = [id(array) for pair in zip(inputs, outputs, strict=True) for array in pair][2 * first : 2 * first + 4]
+        operands = iter([id(array) for pair in zip(inputs, outputs, strict=True) for array in pair])
+        for record, address in zip(self.records, self.addresses, strict=True):
+            pairs = list(islice(operands, 2 * int(record[numba_record.ARRAYS])))
             arguments = (address, *pairs, *(0,) * (4 - len(pairs)), place, begin)
             if threads == 1:
-                status = self.kernel(*arguments, 0, CHECKED if checked else CHECK)
+                status = kernel(*arguments, 0, CHECKED if checked else CHECK)
             else:
-                status = DONE if checked else self.kernel(*arguments, 0, CHECK_ONLY)
+                status = DONE if checked else kernel(*arguments, 0, CHECK_ONLY)
                 if status == DONE:
                     counter = np.zeros(1, np.int64)
-                    at = counter.ctypes.data
-                    share(lambda arguments=arguments, at=at: self.kernel(*arguments, at, CHECKED), threads)
+                    share(partial(kernel, *arguments, counter.ctypes.data, CHECKED), threads)
             if status != DONE:
                 return status
         return DONE
@@ -58,7 +69,7 @@ def _records(inputs, outputs, axes, rule, words: dict):
         head = np.zeros(numba_record.HEAD, np.int64)
         head[numba_record.DATA_OFFSET] = object.__basicsize__
         head[numba_record.ARRAYS] = len(pairs)
-        head[numba_record.IN_PLACE] = pairs[0][0] is pairs[0][1]
+        head[numba_record.IN_PLACE] = all(x is y for x, y in pairs)
         head[numba_record.RULE] = rule.kind
         head[numba_record.IDS_BATCH_STRIDE], head[numba_record.IDS_TOKEN_STRIDE] = rule.ids_strides
         head[numba_record.IDS_ITEMSIZE] = rule.ids_itemsize
@@ -93,6 +104,12 @@ def _sizes(array, axes, block: int, threads: int):
     }
 
 
+def _streamable(outputs, axes, pairs: int) -> bool:
+    """Whether rows, and halves of ``pairs`` channels, begin at multiples of 16 bytes when the arrays do."""
+    strides = [array.strides[axis] for array in outputs for axis in axes if axis is not None]
+    return not any(stride % 16 for stride in (*strides, pairs * outputs[0].itemsize))
+
+
 def _factor(value: float) -> int:
     return int(np.float64(value).view(np.int64))
 
@@ -112,11 +129,17 @@ def bind_rotate(inputs, outputs, axes, rule, rates, interleaved: bool, stream: b
         numba_record.WORDS: words.ctypes.data,
         numba_record.RESIDUALS: residuals.ctypes.data,
         numba_record.PAIRS: len(rates.words),
-        numba_record.INTERLEAVED: interleaved,
         numba_record.FACTOR: _factor(rates.factor),
-        numba_record.STREAM: stream and 4 * x.shape[-1] * x.itemsize <= numba_rotate.STAGE_BYTES,
     }
-    return Launch(numba_rotate.kernel(dtype), _records(inputs, outputs, axes, rule, head), (words, residuals))
+    # With heads before tokens, four heads share the table's rows, and their lines cannot be streamed side by side.
+    stream = stream and not tokens_inside and _streamable(outputs, axes, len(rates.words))
+    records = _records(inputs, outputs, axes, rule, head)
+    return Launch(partial(numba_rotate.kernel, dtype, interleaved), stream, records, (words, residuals))
+
+
+def _each(inputs, outputs, axes, rule, words: dict):
+    """A record for every array: additive kernels take one at a time."""
+    return [_records([x], [y], axes, rule, words)[0] for x, y in zip(inputs, outputs, strict=True)]
 
 
 def _shared(axes, rule):
@@ -141,13 +164,12 @@ def bind_sinusoidal(inputs, outputs, axes, rule, rates, interleaved: bool, scale
         numba_record.WORDS: words.ctypes.data,
         numba_record.RESIDUALS: residuals.ctypes.data,
         numba_record.PAIRS: len(rates.words),
-        numba_record.INTERLEAVED: interleaved,
         numba_record.FACTOR: _factor(scale),
         numba_record.NEIGHBOURS: near.ctypes.data,
-        numba_record.STREAM: stream,
     }
-    records = [record for pair in zip(inputs, outputs, strict=True) for record in _records(*([a] for a in pair), axes, rule, head)]
-    return Launch(numba_add.sinusoidal_kernel(dtype), records, (words, residuals, near))
+    records = _each(inputs, outputs, axes, rule, head)
+    stream = stream and _streamable(outputs, axes, len(rates.words))
+    return Launch(partial(numba_add.sinusoidal_kernel, dtype, interleaved), stream, records, (words, residuals, near))
 
 
 def bind_learned(inputs, outputs, axes, rule, table, offset: int, stream: bool, threads: int) -> Launch:
@@ -158,7 +180,7 @@ def bind_learned(inputs, outputs, axes, rule, table, offset: int, stream: bool, 
         numba_record.TABLE: table.ctypes.data,
         numba_record.TABLE_STRIDE: table.strides[0],
         numba_record.TABLE_OFFSET: offset,
-        numba_record.STREAM: stream,
     }
-    records = _records(inputs, outputs, axes, rule, head)
-    return Launch(numba_add.learned_kernel(dtype, table.dtype.name), records, (table,))
+    stream = stream and _streamable(outputs, axes, 0)
+    compiled = partial(numba_add.learned_kernel, dtype, table.dtype.name)
+    return Launch(compiled, stream, _each(inputs, outputs, axes, rule, head), (table,))

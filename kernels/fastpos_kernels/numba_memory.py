@@ -16,7 +16,6 @@ from numba.extending import intrinsic, types
 from .numba_lanes import ELEMENTS, I1, I16, I32, I64, Lanes, _BFloat, _call, _splat, _vector
 
 VOID = ir.VoidType()
-STREAM_BYTES = 64
 
 
 def double_order(storage, width: int) -> np.ndarray:
@@ -151,7 +150,7 @@ def _loader(pairs: bool, part: bool):
 
 
 def _storer(pairs: bool, part: bool):
-    def signature_and_code(storage):
+    def signature_and_code(storage, streamed=False):
         kind = storage.storage
 
         def codegen(context, builder, signature, arguments):
@@ -161,12 +160,23 @@ def _storer(pairs: bool, part: bool):
                 mask = _mask(builder, arguments[4], 2 * kind.lanes)
                 _call(builder, _masked(raw.type, "store"), VOID, [raw, pointer, I32(1), mask])
             else:
-                builder.store(raw, pointer, align=1)
+                written = builder.store(raw, pointer, align=16 if streamed else 1)
+                if streamed:
+                    written.set_metadata("nontemporal", builder.module.add_metadata([I32(1)]))
             return context.get_dummy_value()
 
         return types.void, codegen
 
     return signature_and_code
+
+
+def _without_flag(codegen):
+    """The code of a function whose second argument is a literal that it does not need."""
+
+    def without(context, builder, signature, arguments):
+        return codegen(context, builder, signature, [arguments[0], *arguments[2:]])
+
+    return without
 
 
 @intrinsic
@@ -196,11 +206,14 @@ def load_pairs_part(typingctx, storage, address, count):
     return result(storage, types.int64, types.int64), codegen
 
 
-@intrinsic
-def store_two(typingctx, storage, address, first, second):
-    """Round once to ``storage`` and write a double vector that is in ``double_order``."""
-    result, codegen = _storer(pairs=False, part=False)(storage)
-    return result(storage, types.int64, first, second), codegen
+@intrinsic(prefer_literal=True)
+def store_two(typingctx, storage, streamed, address, first, second):
+    """Round once to ``storage`` and write a double vector that is in ``double_order``.
+
+    ``streamed`` (a literal): past the caches; the address must then be a multiple of 16.
+    """
+    result, codegen = _storer(pairs=False, part=False)(storage, streamed.literal_value)
+    return result(storage, streamed, types.int64, first, second), _without_flag(codegen)
 
 
 @intrinsic
@@ -209,11 +222,11 @@ def store_two_part(typingctx, storage, address, first, second, count):
     return result(storage, types.int64, first, second, types.int64), codegen
 
 
-@intrinsic
-def store_pairs(typingctx, storage, address, even, odd):
-    """Round once to ``storage`` and write even and odd elements side by side."""
-    result, codegen = _storer(pairs=True, part=False)(storage)
-    return result(storage, types.int64, even, odd), codegen
+@intrinsic(prefer_literal=True)
+def store_pairs(typingctx, storage, streamed, address, even, odd):
+    """Round once to ``storage`` and write even and odd elements side by side; ``streamed`` as for ``store_two``."""
+    result, codegen = _storer(pairs=True, part=False)(storage, streamed.literal_value)
+    return result(storage, streamed, types.int64, even, odd), _without_flag(codegen)
 
 
 @intrinsic

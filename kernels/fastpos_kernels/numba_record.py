@@ -30,19 +30,17 @@ WORD = 8
     DOCUMENTS,
     BLOCK,
     GRAB,
-    STREAM,
     WIDTH,
     WORDS,
     RESIDUALS,
     PAIRS,
-    INTERLEAVED,
     FACTOR,
     NEIGHBOURS,
     TABLE,
     TABLE_STRIDE,
     TABLE_OFFSET,
     HEAD,
-) = range(24)
+) = range(22)
 
 # Words of one array operand (the input of a pair, then its output).
 TYPE, DTYPE, RANK, MUST_BE, LOW, HIGH, STRIDE_B, STRIDE_T, STRIDE_H, HEADS, SHAPE = range(11)

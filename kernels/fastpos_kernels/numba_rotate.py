@@ -1,16 +1,18 @@
 """Rotary kernel: sines and cosines of a block of tokens once, into level-1 cache, then every head of q and k past them.
 
-Read and written: each element of each input once. Four heads at a time share the loaded cosines and sines (with heads
-before tokens this halves the time, for there the rows of the table come from level-2 cache). Loads stand before stores
-inside a row's step, so the same code serves in place and out of place. Beyond the last-level cache, outputs are staged
-in level-1 cache and streamed, which spares reading them first.
+Read and written: each element of each input once. Loads stand before stores inside a row's step, so the same code serves
+in place and out of place. Heads of 128 channels keep cosines and sines in registers over all heads of a token (512
+tokens float32 in place: 0.87 copies -> 0.65). With heads before tokens, where the table's rows come from level-2 cache,
+four heads share each load (4096 tokens float32: 1.0 -> 0.7). Large results are streamed past the caches, which spares
+reading their memory first (4096 tokens float32: 1.2 -> 0.65); then rows go one by one, for streamed lines of more than
+two rows at once are torn apart (8 to 16 copies).
 """
 
 from functools import cache
 
 from numba import njit
 
-from .numba_bytes import copy_bytes, fetch_add, read_float, stack, stream_bytes, stream_fence
+from .numba_bytes import copy_bytes, fetch_add, read_float, stack, stream_fence
 from .numba_clock import sincos
 from .numba_jit import FINGERPRINT, compile_entry
 from .numba_lanes import STORAGES, computed, fill, fma, itemsize, lanes, negate
@@ -35,10 +37,8 @@ from .numba_record import (
     GRAB,
     HEADS,
     IN_PLACE,
-    INTERLEAVED,
     PAIRS,
     RESIDUALS,
-    STREAM,
     STRIDE_B,
     STRIDE_H,
     STRIDE_T,
@@ -55,8 +55,7 @@ from .numba_record import (
 )
 from .rules import DONE
 
-TABLE_BYTES = 32768
-STAGE_BYTES = 32768
+TABLE_BYTES = 65536
 MAX_BLOCK = 128
 POSITION_BYTES = MAX_BLOCK * WORD
 GROUP = 4
@@ -83,157 +82,154 @@ def _turn(a, b, c, s):
 
 
 @njit
-def _split_step(storage, x, y, half, c0, c1, s0, s1):
+def _split_step(storage, streamed, x, y, half, c0, c1, s0, s1):
     a0, a1 = load_two(storage, x)
     b0, b1 = load_two(storage, x + half)
     p0, q0 = _turn(a0, b0, c0, s0)
     p1, q1 = _turn(a1, b1, c1, s1)
-    store_two(storage, y, p0, p1)
-    store_two(storage, y + half, q0, q1)
+    store_two(storage, streamed, y, p0, p1)
+    store_two(storage, streamed, y + half, q0, q1)
 
 
 @njit
-def _split_step_part(storage, x, y, half, c0, c1, s0, s1, count):
+def _split_tail(storage, x, y, half, cos, sin, count):
+    vector = lanes(storage) * itemsize(computed(storage))
     a0, a1 = load_two_part(storage, x, count)
     b0, b1 = load_two_part(storage, x + half, count)
-    p0, q0 = _turn(a0, b0, c0, s0)
-    p1, q1 = _turn(a1, b1, c1, s1)
+    p0, q0 = _turn(a0, b0, load_computed(storage, cos), load_computed(storage, sin))
+    p1, q1 = _turn(a1, b1, load_computed(storage, cos + vector), load_computed(storage, sin + vector))
     store_two_part(storage, y, p0, p1, count)
     store_two_part(storage, y + half, q0, q1, count)
 
 
 @njit
-def _split_rows(storage, x, y, rows, xs, ys, pairs, cos, sin):
-    """Rotate pairs (i, i + pairs) of ``rows`` rows that share their position."""
+def _split_row(storage, streamed, x, y, pairs, cos, sin):
+    """Rotate pairs (i, i + pairs) of one row."""
     size, step = itemsize(storage), 2 * lanes(storage)
     vector = lanes(storage) * itemsize(computed(storage))
-    half, whole = pairs * size, pairs // step * step
-    at = 0
+    half, whole, at = pairs * size, pairs // step * step, 0
+    for pair in range(0, whole, step):
+        c0, c1 = load_computed(storage, cos + at), load_computed(storage, cos + at + vector)
+        s0, s1 = load_computed(storage, sin + at), load_computed(storage, sin + at + vector)
+        _split_step(storage, streamed, x + pair * size, y + pair * size, half, c0, c1, s0, s1)
+        at += 2 * vector
+    if whole < pairs:
+        _split_tail(storage, x + whole * size, y + whole * size, half, cos + at, sin + at, pairs - whole)
+
+
+@njit
+def _split_group(storage, x, y, xs, ys, pairs, cos, sin):
+    """Rotate pairs (i, i + pairs) of GROUP rows that share their position and the loads of its cosines and sines."""
+    size, step = itemsize(storage), 2 * lanes(storage)
+    vector = lanes(storage) * itemsize(computed(storage))
+    half, whole, at = pairs * size, pairs // step * step, 0
     for pair in range(0, whole, step):
         c0, c1 = load_computed(storage, cos + at), load_computed(storage, cos + at + vector)
         s0, s1 = load_computed(storage, sin + at), load_computed(storage, sin + at + vector)
         i = pair * size
-        if rows == GROUP:
-            _split_step(storage, x + i, y + i, half, c0, c1, s0, s1)
-            _split_step(storage, x + xs + i, y + ys + i, half, c0, c1, s0, s1)
-            _split_step(storage, x + 2 * xs + i, y + 2 * ys + i, half, c0, c1, s0, s1)
-            _split_step(storage, x + 3 * xs + i, y + 3 * ys + i, half, c0, c1, s0, s1)
-        else:
-            for row in range(rows):
-                _split_step(storage, x + row * xs + i, y + row * ys + i, half, c0, c1, s0, s1)
+        _split_step(storage, False, x + i, y + i, half, c0, c1, s0, s1)
+        _split_step(storage, False, x + xs + i, y + ys + i, half, c0, c1, s0, s1)
+        _split_step(storage, False, x + 2 * xs + i, y + 2 * ys + i, half, c0, c1, s0, s1)
+        _split_step(storage, False, x + 3 * xs + i, y + 3 * ys + i, half, c0, c1, s0, s1)
         at += 2 * vector
     if whole < pairs:
-        c0, c1 = load_computed(storage, cos + at), load_computed(storage, cos + at + vector)
-        s0, s1 = load_computed(storage, sin + at), load_computed(storage, sin + at + vector)
         i = whole * size
-        for row in range(rows):
-            _split_step_part(storage, x + row * xs + i, y + row * ys + i, half, c0, c1, s0, s1, pairs - whole)
+        for row in range(GROUP):
+            _split_tail(storage, x + row * xs + i, y + row * ys + i, half, cos + at, sin + at, pairs - whole)
 
 
 @njit
-def _pairs_step(storage, x, y, c, s):
-    a, b = load_pairs(storage, x)
-    p, q = _turn(a, b, c, s)
-    store_pairs(storage, y, p, q)
-
-
-@njit
-def _pairs_step_part(storage, x, y, c, s, count):
-    a, b = load_pairs_part(storage, x, count)
-    p, q = _turn(a, b, c, s)
-    store_pairs_part(storage, y, p, q, count)
-
-
-@njit
-def _pairs_rows(storage, x, y, rows, xs, ys, pairs, cos, sin):
-    """Rotate pairs (2i, 2i + 1) of ``rows`` rows that share their position."""
+def _pairs_row(storage, streamed, x, y, pairs, cos, sin):
+    """Rotate pairs (2i, 2i + 1) of one row."""
     size, step = itemsize(storage), lanes(storage)
-    vector = lanes(storage) * itemsize(computed(storage))
-    whole = pairs // step * step
-    at = 0
+    whole, at = pairs // step * step, 0
     for pair in range(0, whole, step):
-        c, s = load_computed(storage, cos + at), load_computed(storage, sin + at)
-        i = 2 * pair * size
-        if rows == GROUP:
-            _pairs_step(storage, x + i, y + i, c, s)
-            _pairs_step(storage, x + xs + i, y + ys + i, c, s)
-            _pairs_step(storage, x + 2 * xs + i, y + 2 * ys + i, c, s)
-            _pairs_step(storage, x + 3 * xs + i, y + 3 * ys + i, c, s)
-        else:
-            for row in range(rows):
-                _pairs_step(storage, x + row * xs + i, y + row * ys + i, c, s)
-        at += vector
+        a, b = load_pairs(storage, x + 2 * pair * size)
+        p, q = _turn(a, b, load_computed(storage, cos + at), load_computed(storage, sin + at))
+        store_pairs(storage, streamed, y + 2 * pair * size, p, q)
+        at += step * itemsize(computed(storage))
     if whole < pairs:
-        c, s = load_computed(storage, cos + at), load_computed(storage, sin + at)
-        i = 2 * whole * size
-        for row in range(rows):
-            _pairs_step_part(storage, x + row * xs + i, y + row * ys + i, c, s, 2 * (pairs - whole))
+        i, count = 2 * whole * size, 2 * (pairs - whole)
+        a, b = load_pairs_part(storage, x + i, count)
+        p, q = _turn(a, b, load_computed(storage, cos + at), load_computed(storage, sin + at))
+        store_pairs_part(storage, y + i, p, q, count)
 
 
 @njit
-def _rows(storage, record, x, y, rows, xs, ys, cos, sin):
-    """Rotate ``rows`` rows of one position and carry over the channels that no rotation touches."""
-    pairs = field(record, PAIRS)
-    if field(record, INTERLEAVED):
-        _pairs_rows(storage, x, y, rows, xs, ys, pairs, cos, sin)
+def _rotated(storage, interleaved, streamed, x, y, half, i, c0, c1, s0, s1):
+    """Two vectors of pairs, half-split from the i-th pair on or interleaved from the 2 i-th channel on."""
+    size = itemsize(storage)
+    if interleaved:
+        x, y, next_to = x + 2 * i * size, y + 2 * i * size, 2 * lanes(storage) * size
+        a, b = load_pairs(storage, x)
+        p, q = _turn(a, b, c0, s0)
+        store_pairs(storage, streamed, y, p, q)
+        a, b = load_pairs(storage, x + next_to)
+        p, q = _turn(a, b, c1, s1)
+        store_pairs(storage, streamed, y + next_to, p, q)
     else:
-        _split_rows(storage, x, y, rows, xs, ys, pairs, cos, sin)
-    rotated, width = 2 * pairs * itemsize(storage), field(record, WIDTH)
-    if rotated < width and not field(record, IN_PLACE):
-        for row in range(rows):
-            copy_bytes(y + row * ys + rotated, x + row * xs + rotated, width - rotated)
+        _split_step(storage, streamed, x + i * size, y + i * size, half, c0, c1, s0, s1)
 
 
 @njit
-def _tile(storage, record, x, y, heads, tokens, xh, xt, yh, yt, cos, sin, pitch):
-    """Rotate ``heads`` x ``tokens`` rows, the nearer axis inside."""
+def _fixed_rows(storage, interleaved, streamed, x, y, count, xs, ys, cos, sin):
+    """Rotate ``count`` rows of one position and 4 vectors of pairs (128 channels), cosines and sines in registers."""
+    vector = lanes(storage) * itemsize(computed(storage))
+    half, step = 4 * lanes(storage) * itemsize(storage), 2 * lanes(storage)
+    c0, c1 = load_computed(storage, cos), load_computed(storage, cos + vector)
+    c2, c3 = load_computed(storage, cos + 2 * vector), load_computed(storage, cos + 3 * vector)
+    s0, s1 = load_computed(storage, sin), load_computed(storage, sin + vector)
+    s2, s3 = load_computed(storage, sin + 2 * vector), load_computed(storage, sin + 3 * vector)
+    for row in range(count):
+        at, to = x + row * xs, y + row * ys
+        _rotated(storage, interleaved, streamed, at, to, half, 0, c0, c1, s0, s1)
+        _rotated(storage, interleaved, streamed, at, to, half, step, c2, c3, s2, s3)
+
+
+@njit
+def _rows(storage, interleaved, streamed, x, y, count, xs, ys, pairs, cos, sin, pitch):
+    """Rotate ``count`` rows, ``pitch`` bytes of the table apart."""
+    if pitch == 0 and pairs == 4 * lanes(storage):
+        _fixed_rows(storage, interleaved, streamed, x, y, count, xs, ys, cos, sin)
+        return
+    for row in range(count):
+        at, to, c, s = x + row * xs, y + row * ys, cos + row * pitch, sin + row * pitch
+        if interleaved:
+            _pairs_row(storage, streamed, at, to, pairs, c, s)
+        else:
+            _split_row(storage, streamed, at, to, pairs, c, s)
+
+
+@njit
+def _tile(storage, interleaved, streamed, record, x, y, heads, tokens, xh, xt, yh, yt, cos, sin, pitch):
+    """Rotate ``heads`` x ``tokens`` rows, the nearer axis inside, and carry over channels that no rotation touches."""
+    pairs = field(record, PAIRS)
     if abs(xh) <= abs(xt):
         for token in range(tokens):
-            for head in range(0, heads, GROUP):
-                rows = min(GROUP, heads - head)
-                at, to = x + token * xt + head * xh, y + token * yt + head * yh
-                _rows(storage, record, at, to, rows, xh, yh, cos + token * pitch, sin + token * pitch)
+            c, s = cos + token * pitch, sin + token * pitch
+            _rows(storage, interleaved, streamed, x + token * xt, y + token * yt, heads, xh, yh, pairs, c, s, 0)
     else:
-        for head in range(0, heads, GROUP):
-            rows = min(GROUP, heads - head)
+        head = 0
+        while not streamed and not interleaved and head + GROUP <= heads:
             for token in range(tokens):
+                at, to = x + head * xh + token * xt, y + head * yh + token * yt
+                _split_group(storage, at, to, xh, yh, pairs, cos + token * pitch, sin + token * pitch)
+            head += GROUP
+        while head < heads:
+            at, to = x + head * xh, y + head * yh
+            _rows(storage, interleaved, streamed, at, to, tokens, xt, yt, pairs, cos, sin, pitch)
+            head += 1
+    rotated = 2 * pairs * itemsize(storage)
+    rest = 0 if field(record, IN_PLACE) else field(record, WIDTH) - rotated
+    if rest:
+        for token in range(tokens):
+            for head in range(heads):
                 at, to = x + token * xt + head * xh, y + token * yt + head * yh
-                _rows(storage, record, at, to, rows, xh, yh, cos + token * pitch, sin + token * pitch)
+                copy_bytes(to + rotated, at + rotated, rest)
 
 
 @njit
-def _stream_rows(target, source, rows, stride, width):
-    if stride == width:
-        stream_bytes(target, source, rows * width)
-    else:
-        for row in range(rows):
-            stream_bytes(target + row * stride, source + row * width, width)
-
-
-@njit
-def _streamed_tiles(storage, record, x, y, heads, tokens, xh, xt, yh, yt, cos, sin, pitch, stage):
-    width = field(record, WIDTH)
-    room = max(GROUP, STAGE_BYTES // width)
-    if abs(yh) <= abs(yt):
-        some_heads, some_tokens = min(heads, room), 1
-    else:
-        some_heads, some_tokens = min(heads, GROUP), max(1, min(8, room // GROUP))
-    for head in range(0, heads, some_heads):
-        h = min(some_heads, heads - head)
-        for token in range(0, tokens, some_tokens):
-            t = min(some_tokens, tokens - token)
-            at, to = x + token * xt + head * xh, y + token * yt + head * yh
-            if some_tokens == 1:
-                _tile(storage, record, at, stage, h, t, xh, xt, width, h * width, cos + token * pitch, sin + token * pitch, pitch)
-                _stream_rows(to, stage, h, yh, width)
-            else:
-                _tile(storage, record, at, stage, h, t, xh, xt, t * width, width, cos + token * pitch, sin + token * pitch, pitch)
-                for row in range(h):
-                    _stream_rows(to + row * yh, stage + row * t * width, t, yt, width)
-
-
-@njit
-def _block(storage, record, array_in, array_out, pair, batch, token, count, cos, sin, pitch, stage):
+def _block(storage, interleaved, streamed, record, array_in, array_out, pair, batch, token, count, cos, sin, pitch):
     """Rotate the tokens ``token .. token + count`` of one batch row of one array."""
     source, target = operand_of(record, pair, 0), operand_of(record, pair, 1)
     xt, xh, yt, yh = (
@@ -245,19 +241,16 @@ def _block(storage, record, array_in, array_out, pair, batch, token, count, cos,
     x = data_address(record, array_in) + batch * field(source, STRIDE_B) + token * xt
     y = data_address(record, array_out) + batch * field(target, STRIDE_B) + token * yt
     heads = field(source, HEADS)
-    if field(record, STREAM):
-        _streamed_tiles(storage, record, x, y, heads, count, xh, xt, yh, yt, cos, sin, pitch, stage)
-    else:
-        _tile(storage, record, x, y, heads, count, xh, xt, yh, yt, cos, sin, pitch)
+    _tile(storage, interleaved, streamed, record, x, y, heads, count, xh, xt, yh, yt, cos, sin, pitch)
 
 
 @njit
-def _rotate(storage, record, x0, y0, x1, y1, where, starts, counter, checked):
+def _rotate(storage, interleaved, streamed, record, x0, y0, x1, y1, where, starts, counter, checked):
     if checked != CHECKED:
         status = check(record, x0, y0, x1, y1)
         if status != DONE or checked == CHECK_ONLY:
             return status
-    cos, sin, stage = stack(TABLE_BYTES), stack(TABLE_BYTES), stack(STAGE_BYTES)
+    cos, sin = stack(TABLE_BYTES), stack(TABLE_BYTES)
     positions = stack(POSITION_BYTES)
     step = 2 * lanes(storage)
     pitch = (field(record, PAIRS) + step - 1) // step * step * itemsize(computed(storage))
@@ -273,23 +266,26 @@ def _rotate(storage, record, x0, y0, x1, y1, where, starts, counter, checked):
             count = min(block, tokens - token)
             fill_positions(record, where, starts, batch, token, count, positions)
             _fill_table(storage, record, positions, count, cos, sin, pitch)
-            _block(storage, record, x0, y0, 0, batch, token, count, cos, sin, pitch, stage)
+            _block(storage, interleaved, streamed, record, x0, y0, 0, batch, token, count, cos, sin, pitch)
             if field(record, ARRAYS) == 2:
-                _block(storage, record, x1, y1, 1, batch, token, count, cos, sin, pitch, stage)
+                _block(storage, interleaved, streamed, record, x1, y1, 1, batch, token, count, cos, sin, pitch)
         first = fetch_add(counter, grab) if counter else units
-    if field(record, STREAM):
+    if streamed:
         stream_fence()
     return DONE
 
 
-def _entry(storage, fingerprint):
+def _entry(storage, interleaved, streamed, fingerprint):
     def rotate(record, x0, y0, x1, y1, where, starts, counter, checked):
-        return _rotate(storage, record, x0, y0, x1, y1, where, starts, counter, checked)
+        return _rotate(storage, interleaved, streamed, record, x0, y0, x1, y1, where, starts, counter, checked)
 
     return rotate
 
 
 @cache
-def kernel(dtype: str):
-    """The compiled kernel for arrays of ``dtype``: record, inputs and outputs, where tokens stand, work counter."""
-    return compile_entry(_entry(STORAGES[dtype], FINGERPRINT), 9)
+def kernel(dtype: str, interleaved: bool, streamed: bool):
+    """The compiled kernel: record, inputs and outputs, where tokens stand, work counter, what to check.
+
+    A streamed one needs outputs whose rows and halves of rows begin at multiples of 16 bytes.
+    """
+    return compile_entry(_entry(STORAGES[dtype], interleaved, streamed, FINGERPRINT), 9)

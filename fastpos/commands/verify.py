@@ -1,0 +1,52 @@
+"""``fastpos verify``: every usable backend on this machine against 50-digit arithmetic."""
+
+from dataclasses import dataclass
+
+from ..backends import backends
+from . import facts
+from .checks import Check, Finding, checks
+from .console import console, progress, table
+
+HEADINGS = ("what", "up to", "dtype", "measure", "measured", "bound", "")
+LEGEND = (
+    "up to: the largest distance of a position from 0",
+    "absolute error: the largest, of sines and cosines themselves or of data in [-1, 1]",
+    "beyond rounding: the largest error, less half an ulp of the result, over |a| + |b| (rotation) or |x| + 1",
+    "% nearest: results that are the number of their type nearest to the exact one",
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A check on a backend, and what came out."""
+
+    backend: str
+    check: Check
+    finding: Finding
+
+    def cells(self) -> tuple[str, ...]:
+        """Words and figures for ``HEADINGS``."""
+        check, found = self.check, self.finding
+        measured = f"{found.measured:.3f}" if found.bound >= 1 else f"{found.measured:.1e}"
+        bound = f"{'>=' if found.least else '<='} {found.bound:g}"
+        return check.what, check.positions, check.dtype, found.unit, measured, bound, "pass" if found.passed else "FAIL"
+
+
+def run() -> bool:
+    """Print a line for every check on every usable backend; whether all passed."""
+    out = console()
+    narrow = ("float16", "bfloat16") if facts.has_bfloat16() else ("float16",)
+    usable = [backend.name for backend in backends() if backend.usable]
+    out.print(f"Against 50-digit arithmetic on {facts.title()}")
+    lines = []
+    for backend in usable:
+        with progress(out, checks(narrow), lambda check: f"{check.what} {check.positions} {check.dtype}") as walk:
+            found = [Line(backend, check, check.measure(backend)) for check in walk]
+        out.print(table(f"Backend {backend}", HEADINGS, [line.cells() for line in found], left=4))
+        lines += found
+    out.print("\n".join(LEGEND))
+    if len(narrow) == 1:
+        out.print("bfloat16 was not checked, for ml_dtypes is not installed: pip install 'fastpos[bf16]'")
+    failed = sum(not line.finding.passed for line in lines)
+    out.print(f"{failed} of {len(lines)} checks failed" if failed else f"All {len(lines)} checks passed")
+    return not failed

@@ -1,0 +1,225 @@
+"""Hosts that make it hard: many threads, forks, nowhere to write, many processes at once, another instruction set."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import fastpos_kernels
+import numpy as np
+import pytest
+from children import child, environment
+
+import fastpos
+
+THREADS = """
+import threading
+import numpy as np
+import fastpos
+
+fastpos.threads.THREADED_BYTES = 1
+fastpos.set_num_threads(2)
+rng = np.random.default_rng(1)
+arrays = [rng.standard_normal((1, 90 + n, 4, 32), dtype=np.float32) for n in range(8)]
+ropes = [fastpos.Rotary(32, base=1e4 + n % 3) for n in range(8)]
+barrier, results = threading.Barrier(8), {}
+
+def work(n):
+    barrier.wait()
+    for _ in range(40):
+        apart = fastpos.apply(ropes[n], arrays[n], start=n)
+        here = fastpos.apply_(ropes[n], arrays[n].copy(), start=n)
+        with fastpos.use_backend("numpy" if n % 2 else "numba"):
+            assert fastpos.explain(ropes[n], arrays[n], start=n).backend == ("numpy" if n % 2 else "numba")
+        assert (apart == here).all()
+    results[n] = apart
+
+threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+fastpos.set_num_threads(1)
+for n in range(8):
+    assert (results[n] == fastpos.apply(fastpos.Rotary(32, base=1e4 + n % 3), arrays[n], start=n)).all()
+assert len(threading.enumerate()) <= 2
+print("same")
+"""
+
+
+def test_eight_threads_at_once():
+    assert child(THREADS)[0] == "same"
+
+
+FORK = """
+import os, threading
+import numpy as np
+import fastpos
+
+fastpos.threads.THREADED_BYTES = 1
+fastpos.set_num_threads(2)
+rope, x = fastpos.Rotary(32), np.random.default_rng(1).standard_normal((1, 400, 4, 32), dtype=np.float32)
+
+def run():
+    y = x.copy()
+    for _ in range(5):
+        y = fastpos.apply(rope, x, start=3)
+    return y
+
+right = run()
+children = []
+for _ in range(3):
+    pid = os.fork()
+    if pid == 0:
+        ok = (run() == right).all()
+        others = [threading.Thread(target=run) for _ in range(4)]
+        for thread in others: thread.start()
+        for thread in others: thread.join()
+        os._exit(0 if ok and (run() == right).all() else 9)
+    children.append(pid)
+    assert (run() == right).all()
+print([os.waitpid(pid, 0)[1] for pid in children])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_forked_children_after_parallel_use():
+    assert child(FORK, warnings="ignore::DeprecationWarning")[0] == "[0, 0, 0]"
+
+
+FIRST = """
+import sys
+import numpy as np
+import fastpos
+
+print(fastpos.__file__)
+x = np.random.default_rng(1).standard_normal((1, 30, 2, 16), dtype=np.float32)
+here = fastpos.apply_(fastpos.Rotary(16), x.copy(), start=3)
+assert np.abs(here - fastpos.apply(fastpos.Rotary(16), x, start=3, backend="numpy")).max() < 1e-6
+assert (here == fastpos.apply(fastpos.Rotary(16), x, start=3)).all()
+print(here.tobytes().hex())
+"""
+SECOND = """
+table = np.arange(320, dtype=np.float32).reshape(20, 16)
+assert (fastpos.apply(fastpos.Learned(table), x[0, :20, 0] * 0, start=0) == table).all()
+"""
+
+
+def test_nowhere_to_write(tmp_path):
+    """A folder cannot be made where a file stands: that stops every user, root as well."""
+    for package in (fastpos, fastpos_kernels):
+        source = Path(package.__file__).parent
+        shutil.copytree(source, tmp_path / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+        for path in [tmp_path / source.name, *(tmp_path / source.name).rglob("*/")]:
+            if path.is_dir():
+                (path / "__pycache__").touch()
+    nowhere = str(tmp_path / "fastpos" / "__init__.py")
+    homes = {name: nowhere for name in ("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA", "USERPROFILE", "IPYTHONDIR")}
+    path = os.pathsep.join([str(tmp_path), *(path for path in sys.path if path)])
+    for cache in (None, nowhere):
+        changes = homes | {"NUMBA_CACHE_DIR": cache, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+        said, warned = child(FIRST + SECOND, warnings="default", **changes)
+        assert said.startswith(str(tmp_path))
+        assert warned.count("no folder for compiled kernels is writable") == 1
+        assert "set NUMBA_CACHE_DIR to a writable folder" in warned
+    assert not [path for path in tmp_path.rglob("*.nb?")]
+
+
+def test_four_processes_on_one_empty_cache(tmp_path):
+    command = [sys.executable, "-W", "error", "-c", FIRST]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    running = [subprocess.Popen(command, env=environment(NUMBA_CACHE_DIR=str(tmp_path)), **pipes) for _ in range(4)]
+    try:
+        done = [process.communicate(timeout=120) for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    assert [process.returncode for process in running] == [0] * 4, [errors for _, errors in done]
+    assert len({said for said, _ in done}) == 1
+    kept = sorted(tmp_path.rglob("*.nb?"))
+    assert kept
+    written = [path.stat().st_mtime_ns for path in kept]
+    assert child(FIRST, NUMBA_CACHE_DIR=str(tmp_path))[0] == done[0][0].strip()
+    assert [path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("*.nb?"))] == written
+
+
+INSTRUCTIONS = """
+import sys
+import numba
+import numpy as np
+import ml_dtypes
+import fastpos
+
+name, target = sys.argv[1:]
+dtype = np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+rng = np.random.default_rng(1)
+
+def patterns(*shape):
+    # Every kind of number: all exponents, subnormals, infinities, NaN with their payloads.
+    return rng.integers(0, 256, (*shape[:-1], shape[-1] * dtype.itemsize), dtype=np.uint8).view(dtype)
+
+def small(*shape):
+    # Results near the least number of the type.
+    return (rng.standard_normal(shape) * float(ml_dtypes.finfo(dtype).smallest_normal)).astype(dtype)
+
+def plain(*shape):
+    return rng.standard_normal(shape).astype(dtype)
+
+results = {}
+for width in (128, 74):
+    for interleaved in (False, True):
+        rope = fastpos.Rotary(width, interleaved=interleaved)
+        for make in (patterns, small, plain):
+            x, key = make(1, 37, 5, width), f"{width} {interleaved} {make.__name__}"
+            results["rotate " + key] = fastpos.apply(rope, x, start=2**31 - 20)
+            results["in place " + key] = fastpos.apply_(rope, x.copy(), start=-9)
+            pe = fastpos.Sinusoidal(width, interleaved=interleaved, embedding_scale=width**0.5)
+            results["sinusoidal " + key] = fastpos.apply(pe, x[:, :, 0], start=10**6)
+            learned = fastpos.Learned(x[0, :, 1])
+            results["learned " + key] = fastpos.apply(learned, x[0, :, 0], start=0)
+np.savez(target, **{key: np.ascontiguousarray(value).view(np.uint8) for key, value in results.items()})
+print(*numba.core.registry.cpu_target.target_context.codegen().magic_tuple()[1:])
+"""
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="AVX2 is an instruction set of x86-64")
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_avx2_gives_the_same_bits(tmp_path, dtype):
+    host, avx2 = tmp_path / "host.npz", tmp_path / "avx2.npz"
+    child(INSTRUCTIONS, dtype, str(host))
+    said, _ = child(INSTRUCTIONS, dtype, str(avx2), NUMBA_CPU_NAME="x86-64-v3", NUMBA_CPU_FEATURES="")
+    assert said == "x86-64-v3", "Numba took its target from elsewhere"
+    with np.load(host) as one, np.load(avx2) as other:
+        assert one.files == other.files
+        different = {key: int((one[key] != other[key]).sum()) for key in one.files if (one[key] != other[key]).any()}
+    assert not different, f"bytes that differ: {different}"
+
+
+COUNT = "import fastpos; print(fastpos.get_num_threads()); fastpos.set_num_threads(2); print(fastpos.get_num_threads())"
+
+
+@pytest.mark.parametrize(("changes", "count"), [({"FASTPOS_NUM_THREADS": "3"}, 3), ({"NUMBA_NUM_THREADS": "1"}, 1),
+    ({"FASTPOS_NUM_THREADS": "5", "NUMBA_NUM_THREADS": "1"}, 5)], ids=str)  # fmt: skip
+def test_threads_of_the_environment(changes, count):
+    assert child(COUNT, **changes)[0].split() == [str(count), "2"]
+
+
+BAD_COUNT = """
+import numpy as np
+import fastpos
+
+x = np.ones((1, 2, 1, 8))
+for call in (fastpos.apply, fastpos.apply_, fastpos.explain):
+    for backend in ("numpy", "numba"):
+        try:
+            call(fastpos.Rotary(8), x, start=1, backend=backend)
+        except ValueError as error:
+            print(error)
+assert (x == 1).all()
+"""
+
+
+@pytest.mark.parametrize("text", ["0", "-2", "two", "1.5"])
+def test_bad_threads_in_the_environment(text):
+    said = child(BAD_COUNT, FASTPOS_NUM_THREADS=text)[0].splitlines()
+    assert said == [f"FASTPOS_NUM_THREADS: expected a whole number of at least 1, got {text!r}"] * 6

@@ -1,0 +1,152 @@
+"""What hypothesis draws: encodings, where tokens stand, and arrays that lie in memory in every possible way."""
+
+import math
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+from hypothesis import strategies as st
+from oracle import DTYPES
+
+from fastpos import Learned, Linear, Rotary, Sinusoidal
+from fastpos.positions import cu_seqlens, packed
+
+WIDTHS = [2, 4, 6, 24, 33, 48, 64, 72, 80, 96, 112, 128, 160, 192, 256, 576]
+PLACES = [0, 1, 255, 256, 65535, 131071, 10**6, 2**24 + 1, 2**31 - 2, 2**31, -1, -8, -(2**31), -(2**31) - 3]
+ROWS = 300
+LAYOUTS = ["".join(order) + "d" for some in ("bsh", "sh", "bs", "s", "th", "t") for order in permutations(some)]
+
+
+@st.composite
+def encodings(draw, kind):
+    """Draw an encoding that no plan is kept for yet."""
+    if kind == "learned":
+        width, name = draw(st.sampled_from([*WIDTHS, 31])), draw(st.sampled_from(sorted(DTYPES)))
+        table = np.random.default_rng(7).standard_normal((ROWS, width)).astype(DTYPES[name])
+        return Learned(table, offset=draw(st.integers(0, 3)))
+    width = draw(st.sampled_from([width for width in WIDTHS if kind == "rotary" or width % 2 == 0]))
+    base, interleaved = draw(st.sampled_from([1e4, 5e5])), draw(st.booleans())
+    if kind == "sinusoidal":
+        scale = draw(st.sampled_from([1.0, math.sqrt(width)]))
+        return Sinusoidal(width, base=base, interleaved=interleaved, embedding_scale=scale)
+    turned = draw(st.sampled_from([None, 2, 2 * (width // 4), 2 * ((width - 1) // 2)])) or None
+    if turned is None and width % 2:
+        turned = width - 1
+    scaling = draw(st.sampled_from([None, Linear(3.0)]))
+    return Rotary(width, base=base, rotary_dim=turned, interleaved=interleaved, scaling=scaling)
+
+
+@dataclass
+class Stand:
+    """Arguments that say where tokens stand, and the positions they mean, ``(b, s)``."""
+
+    arguments: dict
+    at: np.ndarray
+
+
+@st.composite
+def stands(draw, batch, tokens, layout, learned):
+    """Every rule that the layout allows: start, start by row, positions of every integer type and stride, documents."""
+    places = st.integers(0, ROWS - 4 - tokens) if learned else st.sampled_from(PLACES) | st.integers(-5000, 5000)
+    rules = [
+        "start",
+        "positions",
+        *(["starts", "ids"] if "b" in layout else []),
+        *(["documents"] if "t" in layout else []),
+    ]
+    rule = draw(st.sampled_from(rules))
+    if rule == "start":
+        start = draw(places)
+        return Stand({"start": start}, np.broadcast_to(start + np.arange(tokens), (batch, tokens)))
+    if rule == "starts":
+        starts = np.array(draw(st.lists(places, min_size=batch, max_size=batch)), np.int64)
+        return Stand({"start": starts}, starts[:, None] + np.arange(tokens))
+    if rule == "documents":
+        lengths = draw(st.lists(st.integers(0, tokens), max_size=3))
+        lengths = [*lengths, tokens - sum(lengths)] if sum(lengths) <= tokens else [0, tokens, 0]
+        starts = draw(st.none() | st.lists(places, min_size=len(lengths), max_size=len(lengths)))
+        at = packed(lengths, 0 if starts is None else starts)
+        return Stand({"cu_seqlens": cu_seqlens(lengths), "start": starts}, at[None])
+    rows = batch if rule == "ids" else 1
+    at = np.array(draw(st.lists(places, min_size=rows * tokens, max_size=rows * tokens)), np.int64).reshape(
+        rows, tokens
+    )
+    fits = [name for name in ("i8", "i4", "u1", "i2", "u4", "u8", ">i8", ">i4") if (at.astype(name) == at).all()]
+    ids = at.astype(draw(st.sampled_from(fits)))
+    memory = draw(st.sampled_from(["plain", "reversed", "every other", "transposed"]))
+    if memory == "reversed":
+        ids = np.ascontiguousarray(ids[:, ::-1])[:, ::-1]
+    elif memory == "every other":
+        ids = np.repeat(ids, 2, axis=1)[:, ::2]
+    elif memory == "transposed":
+        ids = np.asfortranarray(ids)
+    return Stand({"positions": ids if rule == "ids" else ids[0]}, np.broadcast_to(at, (batch, tokens)))
+
+
+@dataclass
+class Lying:
+    """How an array lies in memory: the order of its axes there, what surrounds them, steps, signs, an odd address."""
+
+    order: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    steps: tuple[int, ...]
+    offset: int
+    odd: bool
+
+    def place(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Make an array equal to ``values`` bit for bit, and the buffer of bytes around it, all ones (NaN)."""
+        spans = [
+            low + size * abs(step) + high
+            for low, size, step, high in zip(self.before, values.shape, self.steps, self.after, strict=True)
+        ]
+        size = math.prod(spans) * values.itemsize + 256
+        buffer = np.full(size, 255, np.uint8)
+        memory = np.ndarray([spans[axis] for axis in self.order], values.dtype, buffer, self.offset)
+        view = memory.transpose(np.argsort(self.order))
+        cuts = [
+            slice(low, low + n * abs(step), abs(step))
+            for low, n, step in zip(self.before, values.shape, self.steps, strict=True)
+        ]
+        view = view[tuple(cuts)]
+        view = view[tuple(slice(None, None, -1 if step < 0 else 1) for step in self.steps)]
+        if self.odd:
+            strides = [stride if n > 1 else 6151 for n, stride in zip(view.shape, view.strides, strict=True)]
+            view = np.ndarray(view.shape, view.dtype, buffer, _first(view, buffer), strides)
+        patterns(view)[...] = patterns(values)
+        return view, buffer
+
+
+def _first(view: np.ndarray, buffer: np.ndarray) -> int:
+    """Bytes from the start of ``buffer`` to the first element."""
+    return view.__array_interface__["data"][0] - buffer.__array_interface__["data"][0]
+
+
+def patterns(array: np.ndarray) -> np.ndarray:
+    """View memory as unsigned integers, whatever its strides."""
+    return array.view(f"u{array.itemsize}")
+
+
+def surroundings(view: np.ndarray, buffer: np.ndarray) -> bytes:
+    """Copy the bytes of ``buffer`` that are not the array's."""
+    kept = patterns(view).copy()
+    patterns(view)[...] = 0
+    around = buffer.tobytes()
+    patterns(view)[...] = kept
+    return around
+
+
+@st.composite
+def lyings(draw, rank):
+    """Slices, steps, negative strides, transpositions, unaligned starts; also of the last axis, one time in five."""
+    loose = draw(st.integers(0, 4)) == 0
+    order = draw(st.permutations(range(rank - 1)))
+    order = draw(st.permutations(range(rank))) if loose else (*order, rank - 1)
+    spare = st.sampled_from([0, 0, 1, 3])
+    before, after = (tuple(draw(st.lists(spare, min_size=rank, max_size=rank))) for _ in range(2))
+    steps = draw(st.lists(st.sampled_from([1, 1, 2, -1, -3]), min_size=rank, max_size=rank))
+    if not loose:
+        steps[-1] = 1
+    return Lying(
+        tuple(order), before, after, tuple(steps), draw(st.sampled_from([0, 1, 2, 8, 16])), draw(st.booleans())
+    )
