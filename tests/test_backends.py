@@ -170,11 +170,13 @@ def test_small_work_stays_on_one_thread(monkeypatch):
 
 
 def test_large_results_are_streamed_past_the_caches(monkeypatch):
-    monkeypatch.setattr(fastpos.machine, "last_level_cache", lambda: 1 << 20)
-    small, large = (np.ones((1, n, 4, 64), np.float32) for n in (500, 600))
-    assert not fastpos.explain(Rotary(64), small, start=0).streamed
-    assert fastpos.explain(Rotary(64), large, start=0).streamed
-    assert not fastpos.explain(Rotary(64), large, start=0, out=large).streamed
+    x = np.ones((1, 500, 4, 64), np.float32)
+    monkeypatch.setattr(fastpos.machine, "last_level_cache", lambda: 16 * x.nbytes)
+    assert not fastpos.explain(Rotary(64), x, start=0).streamed
+    monkeypatch.setattr(fastpos.machine, "last_level_cache", lambda: x.nbytes)
+    assert fastpos.explain(Rotary(64), x, start=0).streamed
+    assert not fastpos.explain(Rotary(64), x, start=0, out=x).streamed
+    assert not fastpos.explain(Rotary(64), x, start=0, backend="numpy").streamed
 
 
 def test_import_loads_no_compiler():

@@ -87,31 +87,58 @@ def test_permuted_rows_give_permuted_results(backend, kind, data):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=15)
 @given(data=st.data())
 def test_several_arrays_at_once(backend, threads, streamed, kind, data):
-    """q, k and more of different head counts, as views of one buffer, give what each gives by itself."""
+    """q, k and more, of different head counts and strides, some in place: each as by itself."""
     encoding, x, _, _ = data.draw(calls(kind))
     threads(data.draw(st.sampled_from([1, 2])))
-    layout = "bshd" if kind == "rotary" else "bsd"
-    heads = data.draw(st.lists(st.integers(1, 3), min_size=2, max_size=4)) if kind == "rotary" else [1, 1, 1]
-    many = np.random.default_rng(5).standard_normal((*x.shape[:2], sum(heads) + 1, x.shape[3])).astype(x.dtype)
-    parts = np.split(many, np.cumsum(heads), axis=2)
-    if kind != "rotary":
-        parts = [part[:, :, 0] for part in parts]
-    where = {"start": data.draw(st.sampled_from([0, 3, 250])), "layout": layout, "backend": backend}
-    want = [fastpos.apply(encoding, part.copy(), **where) for part in parts[:-1]]
-    rest, before = parts[-1].copy(), many.copy()
-    for arrays in (parts[:-1], [part.copy() for part in parts[:-1]]):
-        got = fastpos.apply(encoding, *arrays, **where)
-        assert isinstance(got, tuple)
-        for one, other in zip(got, want, strict=True):
-            assert_same(one, other)
-    assert_same(many, before)
-    fastpos.apply_(encoding, *parts[:-1], **where)
-    for one, other in zip(parts[:-1], want, strict=True):
-        assert_same(one, other)
-    assert_same(parts[-1], rest)
+    where = {"start": data.draw(st.sampled_from([0, 3, 250])), "backend": backend, "layout": "bsd"}
+    shapes = [x.shape[:2] + x.shape[3:]] * data.draw(st.integers(2, 4))
+    if kind == "rotary":
+        where["layout"] = "bshd"
+        shapes = [(*x.shape[:2], data.draw(st.integers(0, 3)), x.shape[3]) for _ in shapes]
+    source = np.random.default_rng(5)
+    values = [source.standard_normal(shape).astype(x.dtype) for shape in shapes]
+    want = [fastpos.apply(encoding, value, **where) for value in values]
+    inputs = [data.draw(lyings(len(shape))).place(value)[0] for shape, value in zip(shapes, values, strict=True)]
+    outputs = [data.draw(lyings(len(shape))).place(np.zeros(shape, x.dtype))[0] for shape in shapes]
+    outputs = tuple(data.draw(st.sampled_from([x, y])) for x, y in zip(inputs, outputs, strict=True))
+    apart = fastpos.apply(encoding, *inputs, **where)
+    given = fastpos.apply(encoding, *inputs, out=outputs, **where)
+    assert isinstance(apart, tuple)
+    assert all(one is other for one, other in zip(given, outputs, strict=True))
+    for right, one, other in zip(want, apart, given, strict=True):
+        assert_same(one, right)
+        assert_same(other, right)
+    for value, array, out in zip(values, inputs, outputs, strict=True):
+        if array is not out:
+            assert_same(array, value)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_views_of_one_buffer(backend, threads, rng, dtype):
+    """q and k of packed q, k, v are rotated where they lie; v and the other half of each head stay."""
+    for count in (1, 2):
+        threads(count)
+        packed = rng.standard_normal((2, 7, 6, 3, 40)).astype(DTYPES[dtype])
+        before, rope = packed.copy(), Rotary(16, rotary_dim=12)
+        q, k = packed[..., :4, 0, 8:24], packed[..., 1, 24:]
+        want = fastpos.apply(rope, q.copy(), k.copy(), start=3, backend=backend)
+        for got, right in zip(fastpos.apply_(rope, q, k, start=3, backend=backend), want, strict=True):
+            assert_same(got, right)
+        q[...], k[...] = before[..., :4, 0, 8:24], before[..., 1, 24:]
+        assert_same(packed, before)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_output_over_its_own_input(backend, threads, rng, count):
+    """The same memory under another array object is in place too, whatever the strides of axes of size 1."""
+    threads(count)
+    x = rng.standard_normal((1, 6, 2, 8), dtype=np.float32)
+    want = fastpos.apply(Rotary(8), x, start=3, backend=backend)
+    over = np.ndarray(x.shape, x.dtype, x, 0, (40000, *x.strides[1:]))
+    fastpos.apply(Rotary(8), x, start=3, out=over, backend=backend)
+    assert_same(x, want)
 
 
 def test_one_array_as_query_and_key(backend, rng):

@@ -10,7 +10,9 @@ MARKS = {
     READY: ("NumPy, rows of the table ready", "#3b6ea5", "D", 26),
     MADE: ("NumPy, rows made in the call", "#8a8a8a", "s", 24),
 }
-ROW_INCHES = 0.26
+ROW_INCHES = 0.22
+# A panel taller than this has its scale above it, too.
+TALL = 20
 
 
 def draw(results: list[Result], path: Path, setting: str) -> None:
@@ -20,7 +22,7 @@ def draw(results: list[Result], path: Path, setting: str) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator
 
     groups = by_workload(results)
-    heights = [len(group) + 2.2 for group in groups.values()]
+    heights = [len(group) + 2.6 for group in groups.values()]
     figure = Figure(figsize=(10, ROW_INCHES * sum(heights) + 1.9), layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.subplots(len(groups), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights})
@@ -41,7 +43,7 @@ def draw(results: list[Result], path: Path, setting: str) -> None:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.xaxis.set_minor_locator(LogLocator(subs=()))
         axes.grid(axis="x", color="#ececec", zorder=0)
-        axes.tick_params(length=0, labelbottom=True, labelsize=8)
+        axes.tick_params(length=0, labelbottom=True, labeltop=len(group) > TALL, labelsize=8)
         axes.spines[:].set_visible(False)
     grid[-1, 0].set_xlabel(
         "time / time of numpy.copyto of the same bytes (log scale; left of the line: faster than a copy)", fontsize=9

@@ -144,15 +144,26 @@ def _halves_row(storage, kind, streamed, x, y, heads, xh, yh, position, clock, a
     """Sines in the first half of the channels, cosines ``half`` bytes further."""
     size, step, vector = itemsize(storage), lanes(storage), lanes(storage) * itemsize(computed(storage))
     whole, at = first + (last - first) // (2 * step) * 2 * step, 0
-    for pair in range(first, whole, 2 * step):
-        i = pair * size
-        prefetch(x + i + AHEAD)
-        prefetch(x + half + i + AHEAD)
-        s0, c0 = _wave(storage, kind, position, clock, anchors, near, at, pair)
-        s1, c1 = _wave(storage, kind, position, clock, anchors, near, at + vector, pair + step)
-        _put_two(storage, streamed, x + i, y + i, heads, xh, yh, s0, s1, scale)
-        _put_two(storage, streamed, x + half + i, y + half + i, heads, xh, yh, c0, c1, scale)
-        at += 2 * vector
+    if heads == 1:
+        for pair in range(first, whole, 2 * step):
+            i, j = pair * size, half + pair * size
+            prefetch(x + i + AHEAD)
+            prefetch(x + j + AHEAD)
+            s0, c0 = _wave(storage, kind, position, clock, anchors, near, at, pair)
+            s1, c1 = _wave(storage, kind, position, clock, anchors, near, at + vector, pair + step)
+            a0, a1 = load_two(storage, x + i)
+            b0, b1 = load_two(storage, x + j)
+            store_two(storage, streamed, y + i, fma(a0, scale, s0), fma(a1, scale, s1))
+            store_two(storage, streamed, y + j, fma(b0, scale, c0), fma(b1, scale, c1))
+            at += 2 * vector
+    else:
+        for pair in range(first, whole, 2 * step):
+            i = pair * size
+            s0, c0 = _wave(storage, kind, position, clock, anchors, near, at, pair)
+            s1, c1 = _wave(storage, kind, position, clock, anchors, near, at + vector, pair + step)
+            _put_two(storage, streamed, x + i, y + i, heads, xh, yh, s0, s1, scale)
+            _put_two(storage, streamed, x + half + i, y + half + i, heads, xh, yh, c0, c1, scale)
+            at += 2 * vector
     if whole < last:
         s0, c0 = _wave(storage, kind, position, clock, anchors, near, at, whole)
         s1, c1 = _wave(storage, kind, position, clock, anchors, near, at + vector, whole + step)
