@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 from . import positions
 from .api import apply, apply_, explain, table
-from .backends import backends, set_backend, use_backend
+from .dispatch import backends, set_backend, use_backend
 from .encodings import Learned, Linear, Rotary, Sinusoidal
 from .plan import Plan
 from .shift import shift_, shift_matrix

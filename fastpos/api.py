@@ -1,5 +1,6 @@
 """``apply`` and ``apply_``: find the plan, then execute it. The one-token call is a lookup and one kernel call."""
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 from fastpos_kernels.rules import DONE, OVERLAP, START
 from numpy.typing import DTypeLike, NDArray
 
-from . import backends, threads
+from . import dispatch, threads
 from .encodings import Encoding, Learned
 from .plan import (
     Plan,
@@ -27,7 +28,8 @@ from .tables import table_at
 Array = NDArray[Any]
 
 MAX_PLANS = 512
-_plans: dict[tuple[Any, ...], Plan] = {}
+# Plans of the encodings alive, by their id. A plan does not keep its encoding (nor a learned table) alive.
+_plans: dict[int, dict[tuple[Any, ...], Plan]] = {}
 # The plan an encoding used last, in place and apart, for calls with an integer start: its kernel compares the arrays with
 # those it was made for, so that a decoded token costs one lookup and one kernel call.
 _latest: dict[tuple[Any, ...], tuple[Any, int, Plan]] = {}
@@ -88,7 +90,7 @@ def apply(
     inputs = (x, *more)
     if out is not None and type(start) is int and positions is None and cu_seqlens is None:
         outputs = out if isinstance(out, tuple) else (out,)
-        key = (id(encoding), layout, backend, backends.process, backends.scope.get(), len(more))
+        key = (id(encoding), layout, backend, dispatch.process, dispatch.scope.get(), len(more))
         if _quick(_latest_apart, key, inputs, outputs, start):
             return outputs if more else outputs[0]
     results = _run(encoding, inputs, out, start, positions, cu_seqlens, layout, backend)
@@ -115,7 +117,7 @@ def apply_(
     """
     if type(start) is int and positions is None and cu_seqlens is None:
         # What a lookup finds and the kernel confirms has been checked before; anything else takes the long way.
-        found = _latest.get((id(encoding), layout, backend, backends.process, backends.scope.get(), len(more)))
+        found = _latest.get((id(encoding), layout, backend, dispatch.process, dispatch.scope.get(), len(more)))
         if found is not None and LOWEST < start < HIGHEST:
             kernel, record, _ = found
             first = id(x)
@@ -194,7 +196,9 @@ def table(
     return table_at(encoding, start, length, positions, np.dtype(dtype))
 
 
-def _quick(latest: dict[tuple[Any, ...], Any], key: tuple[Any, ...], inputs: tuple[Array, ...], outputs: Any, start: int) -> bool:
+def _quick(
+    latest: dict[tuple[Any, ...], Any], key: tuple[Any, ...], inputs: tuple[Array, ...], outputs: Any, start: int
+) -> bool:
     """Whether the plan last used by this encoding fits and has run: its kernel compares the arrays with those it knows."""
     found = latest.get(key)
     if found is None or not LOWEST < start < HIGHEST or len(outputs) != len(inputs):
@@ -207,42 +211,67 @@ def _quick(latest: dict[tuple[Any, ...], Any], key: tuple[Any, ...], inputs: tup
 
 
 def _run(
-    encoding: Encoding, inputs: tuple[Array, ...], out: Any, start: Any, positions: Any, cu_seqlens: Any, layout: Any, backend: Any
+    encoding: Encoding,
+    inputs: tuple[Array, ...],
+    out: Any,
+    start: Any,
+    positions: Any,
+    cu_seqlens: Any,
+    layout: Any,
+    backend: Any,
 ) -> tuple[Array, ...]:
     plan, outputs, place = _prepare(encoding, inputs, out, start, positions, cu_seqlens, layout, backend)
     execute(plan, inputs, outputs, place)
-    if plan.threads == 1 and place[0].kind == START and len(inputs) <= 2 and _may_be_latest(plan):
+    if plan.threads == 1 and place[0].kind == START and len(inputs) <= 2 and _may_be_latest(plan, encoding):
         latest = _latest if plan.in_place else _latest_apart
         if len(latest) >= MAX_PLANS:
             latest.clear()
-        key = (id(encoding), layout, backend, backends.process, backends.scope.get(), len(inputs) - 1)
+        key = (id(encoding), layout, backend, dispatch.process, dispatch.scope.get(), len(inputs) - 1)
         latest[key] = (plan.launch.kernel, plan.launch.addresses[0], plan)
     return outputs
 
 
-def _may_be_latest(plan: Plan) -> bool:
+def _forget(encoding: int) -> None:
+    _plans.pop(encoding, None)
+    for latest in (_latest, _latest_apart):
+        for key in [key for key in list(latest) if key[0] == encoding]:
+            latest.pop(key, None)
+
+
+def _may_be_latest(plan: Plan, encoding: Encoding) -> bool:
     """Whether the kernel itself can check all that a further call may change; it knows no table's end, nor threads."""
     small = 2 * plan.bytes_read < threads.THREADED_BYTES
-    ours = plan.backend == "numba" and not plan.copies and not isinstance(plan.encoding, Learned)
+    ours = plan.backend == "numba" and not plan.copies and not isinstance(encoding, Learned)
     return small and ours and len(plan.launch.addresses) == 1
 
 
 def _prepare(
-    encoding: Encoding, inputs: tuple[Array, ...], out: Any, start: Any, positions: Any, cu_seqlens: Any, letters: Any, backend: Any
+    encoding: Encoding,
+    inputs: tuple[Array, ...],
+    out: Any,
+    start: Any,
+    positions: Any,
+    cu_seqlens: Any,
+    letters: Any,
+    backend: Any,
 ) -> tuple[Plan, tuple[Array, ...], Place]:
     """The plan of a call with its outputs and where its tokens stand.
 
     All checks of arrays depend on what stands in the cache's key alone, so that a plan found there needs none.
     """
     check_encoding(encoding)
-    for index, x in enumerate(inputs):
-        check_kind(name_of(index), x)
+    names = [name_of(index) for index in range(len(inputs))]
+    for name, x in zip(names, inputs, strict=True):
+        check_kind(name, x)
     layout = layout_for(encoding, letters, inputs[0].ndim)
     place = resolve(layout, inputs[0].shape, start, positions, cu_seqlens)
-    chosen = backends.choose(backend)
+    chosen = dispatch.choose(backend)
     outputs = _outputs(out, inputs)
+    plans = _plans.get(id(encoding))
+    if plans is None:
+        plans = _plans[id(encoding)] = {}
+        weakref.finalize(encoding, _forget, id(encoding))
     key = (
-        id(encoding),
         layout,
         chosen,
         place[0],
@@ -253,9 +282,9 @@ def _prepare(
             for x, y in zip(inputs, outputs or (), strict=outputs is not None)
         ],
     )
-    plan = _plans.get(key)
+    plan = plans.get(key)
     if plan is None:
-        check_inputs(encoding, inputs, layout)
+        check_inputs(encoding, inputs, layout, names)
         for index, (x, y) in enumerate(zip(inputs, outputs or (), strict=outputs is not None)):
             check_output("out" if len(inputs) == 1 else f"out[{index}]", y, x)
     if isinstance(encoding, Learned):
@@ -264,9 +293,9 @@ def _prepare(
         outputs = tuple(np.empty_like(x, subok=False) for x in inputs)
     if plan is None:
         plan = make(encoding, inputs, outputs, layout, place[0], chosen, factor=True)
-        if len(_plans) >= MAX_PLANS:
-            _plans.clear()
-        _plans[key] = plan
+        if len(plans) >= MAX_PLANS:
+            plans.clear()
+        plans[key] = plan
     return plan, outputs, place
 
 

@@ -36,8 +36,8 @@ class DtypeName(StrEnum):
 @contextmanager
 def _plainly() -> Iterator[None]:
     """Say what a user can put right in one line, with exit code 1: first of all the environment variables."""
-    from .backends import choose
     from .commands.console import Refused
+    from .dispatch import choose
     from .threads import get_num_threads
 
     try:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ MAX_WIDTH = 16384
 
 
 def _integer(name: str, value: object, low: int, high: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral):
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name}: expected an integer, got {value!r}")
     if not low <= value <= high:
         raise ValueError(f"{name}: expected {low} to {high}, got {value}")
@@ -28,7 +27,7 @@ def _even(name: str, value: object, high: int) -> int:
 
 
 def _positive(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name}: expected a number, got {value!r}")
     if not (value > 0 and math.isfinite(value)):
         raise ValueError(f"{name}: expected a finite number above 0, got {value}")
@@ -218,6 +217,11 @@ class Learned:
         own.flags.writeable = False
         object.__setattr__(self, "table", own)
         object.__setattr__(self, "offset", _integer("offset", self.offset, 0, len(own) - 1))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take a pickled or copied state; NumPy does not carry over that the table is read-only."""
+        self.__dict__.update(state)
+        self.table.flags.writeable = False
 
     @property
     def width(self) -> int:

@@ -40,7 +40,9 @@ def layout_of(family: str, letters: str | None, rank: int) -> Layout:
     allowed = "bsthd" if family == "rotary" else "bstd"
     unknown = [letter for letter in letters if letter not in allowed]
     if unknown:
-        raise ValueError(f"layout: unknown letter {unknown[0]!r} in {letters!r}; expected letters of {allowed!r} ({MEANING})")
+        raise ValueError(
+            f"layout: unknown letter {unknown[0]!r} in {letters!r}; expected letters of {allowed!r} ({MEANING})"
+        )
     if len(set(letters)) != len(letters):
         raise ValueError(f"layout: a letter stands twice in {letters!r}")
     if not letters.endswith("d"):

@@ -5,13 +5,13 @@ Everything here depends on the encoding, on flags, and on dtypes, shapes and str
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import backends, machine, threads
+from . import dispatch, machine, threads
 from .encodings import Encoding, Learned, Rotary, Sinusoidal
 from .frequencies import rates
 from .layout import Layout, layout_of
@@ -56,7 +56,6 @@ class Plan:
     copies: bool
     bytes_read: int
     bytes_written: int
-    encoding: Encoding = field(repr=False)
     launch: Any = field(repr=False, compare=False)
 
 
@@ -85,18 +84,19 @@ def _check_dtype(name: str, array: Array) -> None:
         raise TypeError(f"{name}: expected dtype {', '.join(DTYPES)}, got {array.dtype}{order}")
 
 
-def check_inputs(encoding: Encoding, inputs: Sequence[Array], layout: Layout) -> None:
+def check_inputs(encoding: Encoding, inputs: Sequence[Array], layout: Layout, names: Sequence[str]) -> None:
     """Refuse inputs that do not belong together or to the encoding."""
     first = inputs[0]
-    for index, x in enumerate(inputs):
-        name = name_of(index)
+    for name, x in zip(names, inputs, strict=True):
         _check_dtype(name, x)
         if x.dtype != first.dtype:
             raise TypeError(f"{name}: expected dtype {first.dtype} like x, got {x.dtype}")
         if x.ndim != first.ndim:
             raise ValueError(f"{name}: expected rank {first.ndim} like x, got shape {x.shape}")
         if x.shape[-1] != encoding.width:
-            raise ValueError(f"{name}: expected {encoding.width} channels on the last axis for {encoding}, got {x.shape}")
+            raise ValueError(
+                f"{name}: expected {encoding.width} channels on the last axis for {encoding}, got {x.shape}"
+            )
         for axis in (layout.batch, layout.token):
             if axis is not None and x.shape[axis] != first.shape[axis]:
                 letter = layout.letters[axis]
@@ -113,7 +113,7 @@ def check_output(name: str, out: Array, x: Array) -> None:
         raise ValueError(f"{name}: expected a writeable array, got a read-only one")
     if out.size == 0:
         return
-    reach = 0
+    reach = out.itemsize - 1
     for stride, size in sorted((abs(stride), size) for stride, size in zip(out.strides, out.shape, strict=True)):
         if size > 1:
             if stride <= reach:
@@ -146,7 +146,8 @@ def _same(a: Array, b: Array) -> bool:
 
 def _share(a: Array, b: Array) -> bool:
     try:
-        return np.shares_memory(a, b, max_work=1_000_000)
+        # NumPy's stubs know no bound of one's own; without one, contrived strides take exponential time.
+        return np.shares_memory(a, b, max_work=1_000_000)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 
@@ -155,17 +156,30 @@ def _is_rowwise(array: Array) -> bool:
     return array.shape[-1] <= 1 or array.strides[-1] == array.itemsize
 
 
-@cache
+_stored: WeakKeyDictionary[Learned, dict[str, Array]] = WeakKeyDictionary()
+
+
 def stored_table(encoding: Learned, dtype: str) -> Array:
     """The table as kernels read it: in the data's own type, or widened or rounded once to what that is computed in."""
     if encoding.table.dtype.name == dtype:
         return encoding.table
-    return encoding.table.astype(np.float64 if dtype == "float64" else np.float32)
+    computed = "float64" if dtype == "float64" else "float32"
+    tables = _stored.setdefault(encoding, {})
+    if computed not in tables:
+        tables[computed] = encoding.table.astype(computed)
+    return tables[computed]
 
 
 def layout_for(encoding: Encoding, letters: str | None, rank: int) -> Layout:
     """The layout of a call's arrays."""
     return layout_of("rotary" if isinstance(encoding, Rotary) else "additive", letters, rank)
+
+
+def kernel_name(encoding: Encoding) -> str:
+    """What is run for an encoding."""
+    if isinstance(encoding, Rotary):
+        return "rotate"
+    return "add_sinusoidal" if isinstance(encoding, Sinusoidal) else "add_learned"
 
 
 def rowwise(array: Array) -> Array:
@@ -174,7 +188,13 @@ def rowwise(array: Array) -> Array:
 
 
 def make(
-    encoding: Encoding, inputs: Sequence[Array], outputs: Sequence[Array], layout: Layout, rule: Rule, backend: str, factor: bool
+    encoding: Encoding,
+    inputs: Sequence[Array],
+    outputs: Sequence[Array],
+    layout: Layout,
+    rule: Rule,
+    backend: str,
+    factor: bool,
 ) -> Plan:
     """Choose the launch for checked arrays. ``factor``: whether a rotary encoding's own factor belongs in."""
     in_place = all(x is y for x, y in zip(inputs, outputs, strict=True))
@@ -185,20 +205,31 @@ def make(
     copies = backend == "numba" and not all(map(_is_rowwise, (*inputs, *outputs)))
     if copies:
         inputs = [rowwise(x) for x in inputs]
-        outputs = [x if kept else rowwise(y) for x, y, kept in zip(inputs, outputs, [in_place] * len(inputs), strict=True)]
-    bind = backends.kernels(backend)
+        outputs = [
+            x if kept else rowwise(y) for x, y, kept in zip(inputs, outputs, [in_place] * len(inputs), strict=True)
+        ]
+    bind = dispatch.kernels(backend)
     common = (inputs, outputs, layout.axes, rule)
     if isinstance(encoding, Rotary):
         clock = rates(encoding)
         clock = clock if factor else clock.without_factor()
-        kernel, launch = "rotate", bind.bind_rotate(*common, clock, encoding.interleaved, streamed, count)
+        launch = bind.bind_rotate(*common, clock, encoding.interleaved, streamed, count)
     elif isinstance(encoding, Sinusoidal):
         scale, pairs = encoding.embedding_scale, encoding.interleaved
-        kernel = "add_sinusoidal"
         launch = bind.bind_sinusoidal(*common, rates(encoding), pairs, scale, streamed, count)
     else:
         table = stored_table(encoding, inputs[0].dtype.name)
-        kernel, launch = "add_learned", bind.bind_learned(*common, table, encoding.offset, streamed, count)
+        launch = bind.bind_learned(*common, table, encoding.offset, streamed, count)
     return Plan(
-        backend, kernel, layout.letters, inputs[0].dtype.name, count, in_place, streamed, copies, size, size, encoding, launch
+        backend,
+        kernel_name(encoding),
+        layout.letters,
+        inputs[0].dtype.name,
+        count,
+        in_place,
+        streamed,
+        copies,
+        size,
+        size,
+        launch,
     )

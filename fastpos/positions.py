@@ -6,7 +6,6 @@ them: say ``start=``. Letters: b batch row, s sequence, t packed tokens.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -49,12 +48,16 @@ def from_mask(mask: ArrayLike, start: int | Sequence[int] = 0) -> NDArray[np.int
     if not np.isin(marks, (0, 1)).all():
         raise ValueError(f"mask: expected 0 and 1 alone, got {marks[~np.isin(marks, (0, 1))][0]}")
     begin = _starts("start", start, len(marks) if marks.ndim == 2 else None)
-    steps = np.maximum(np.cumsum(marks != 0, axis=-1, dtype=np.int64) - 1, 0)
+    steps: NDArray[np.int64] = np.maximum(np.cumsum(marks != 0, axis=-1, dtype=np.int64) - 1, 0)
     return steps + (begin if isinstance(begin, int) else begin[:, None])
 
 
 def from_lengths(
-    lengths: Sequence[int] | NDArray[Any], s: int | None = None, *, padding: str = "right", start: int | Sequence[int] = 0
+    lengths: Sequence[int] | NDArray[Any],
+    s: int | None = None,
+    *,
+    padding: str = "right",
+    start: int | Sequence[int] = 0,
 ) -> NDArray[np.int64]:
     """Positions of a padded batch, ``(b, s)``, from how many tokens each row holds.
 
@@ -102,7 +105,8 @@ def packed(lengths: Sequence[int] | NDArray[Any], start: int | Sequence[int] = 0
     """
     counts = _counts(lengths)
     begin = np.broadcast_to(_starts("start", start, len(counts)), counts.shape)
-    return np.arange(counts.sum()) + np.repeat(begin - (np.cumsum(counts) - counts), counts)
+    shift: NDArray[np.int64] = np.repeat(begin - (np.cumsum(counts) - counts), counts)
+    return shift + np.arange(len(shift))
 
 
 def cu_seqlens(lengths: Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
@@ -138,7 +142,7 @@ def _integers(name: str, values: Any) -> NDArray[Any]:
 
 def _starts(name: str, start: Any, rows: int | None) -> int | NDArray[np.int64]:
     """One number, or one a row as ``int64``."""
-    if isinstance(start, Integral) and not isinstance(start, bool):
+    if isinstance(start, int | np.integer) and not isinstance(start, bool):
         if not LOWEST <= start <= HIGHEST:
             raise ValueError(f"{name}: expected within +-2**62, got {start}")
         return int(start)
@@ -148,7 +152,9 @@ def _starts(name: str, start: Any, rows: int | None) -> int | NDArray[np.int64]:
     if values.ndim == 0:
         return int(values)
     if rows is None:
-        raise ValueError(f"{name}: expected one integer, for there is no batch axis and no cu_seqlens, got {values.shape}")
+        raise ValueError(
+            f"{name}: expected one integer, for there is no batch axis and no cu_seqlens, got {values.shape}"
+        )
     if values.shape != (rows,):
         raise ValueError(f"{name}: expected one integer or shape ({rows},), got shape {values.shape}")
     return np.ascontiguousarray(values, np.int64)

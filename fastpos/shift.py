@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import backends, plan
+from . import dispatch, plan
 from .api import execute
 from .encodings import Encoding, Learned, Rotary
 from .frequencies import rates
@@ -102,8 +102,8 @@ def shift_(
     plan.check_kind("k", k)
     places = plan.layout_for(rope, layout, k.ndim)
     place = resolve_shift(places, k.shape, by)
-    plan.check_inputs(rope, (k,), places)
+    plan.check_inputs(rope, (k,), places, ("k",))
     plan.check_output("k", k, k)
-    made = plan.make(rope, (k,), (k,), places, place[0], backends.choose(backend), factor=False)
+    made = plan.make(rope, (k,), (k,), places, place[0], dispatch.choose(backend), factor=False)
     execute(made, (k,), (k,), place)
     return k

@@ -39,8 +39,18 @@ def _of_machine() -> int:
 
 
 @cache
-def _default() -> int:
-    return _of_environment("FASTPOS_NUM_THREADS") or min(_of_machine(), _of_environment("NUMBA_NUM_THREADS") or 1 << 30)
+def _default() -> tuple[int, str]:
+    if asked := _of_environment("FASTPOS_NUM_THREADS"):
+        return asked, "FASTPOS_NUM_THREADS"
+    machine, limit = _of_machine(), _of_environment("NUMBA_NUM_THREADS")
+    if limit is not None and limit < machine:
+        return limit, "NUMBA_NUM_THREADS"
+    return machine, "the processors that this process may use"
+
+
+def request() -> tuple[int, str]:
+    """The number of threads that a large call may use, and who asks for it."""
+    return (_chosen, "set_num_threads") if _chosen is not None else _default()
 
 
 def get_num_threads() -> int:
@@ -54,7 +64,7 @@ def get_num_threads() -> int:
     >>> get_num_threads() >= 1
     True
     """
-    return _chosen if _chosen is not None else _default()
+    return request()[0]
 
 
 def set_num_threads(n: int | None) -> None:

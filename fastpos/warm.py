@@ -2,36 +2,33 @@
 
 from collections.abc import Sequence
 
-import numpy as np
+from . import dispatch, plan
+from .encodings import Encoding, Learned, Rotary
 
-from .encodings import Encoding, Learned
-from .api import explain
-
-
-def _dtype(name: str) -> np.dtype[np.generic]:
-    if name == "bfloat16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
+DTYPES = ("float32", "float16", "bfloat16")
 
 
-def warmup(*encodings: Encoding, dtypes: Sequence[str] = ("float32", "float16", "bfloat16")) -> list[str]:
+def warmup(*encodings: Encoding, dtypes: Sequence[str] = DTYPES) -> list[str]:
     """Compile the kernels that calls with these encodings and dtypes will need, and keep them in the cache on disk.
 
-    Kernels depend on the kind of encoding and on the dtype alone: not on sizes, layout or positions.
+    Kernels depend on the encoding's kind and pairing and on the dtype: not on sizes, layout or positions.
 
     Parameters
     ----------
     *encodings
         ``Rotary``, ``Sinusoidal``, ``Learned``.
     dtypes
-        Names of dtypes; bfloat16 needs ml_dtypes.
+        Names of dtypes: float32, float16, bfloat16, float64.
 
     Returns
     -------
     list of str
         What was compiled or found compiled, as ``"rotate float32"``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is no encoding, an unknown dtype, or a numba that cannot run here.
 
     Examples
     --------
@@ -39,11 +36,23 @@ def warmup(*encodings: Encoding, dtypes: Sequence[str] = ("float32", "float16", 
     >>> warmup(Rotary(128), dtypes=["float32"])
     ['rotate float32']
     """
-    names = []
     for encoding in encodings:
-        for dtype in dtypes:
-            x = np.zeros((1, 1, encoding.width), _dtype(dtype))
-            start = 0
-            plan = explain(encoding, x, start=start, layout="bsd")
-            names.append(f"{plan.kernel} {dtype}")
-    return names
+        plan.check_encoding(encoding)
+    for dtype in dtypes:
+        if dtype not in plan.DTYPES:
+            raise ValueError(f"dtypes: expected names of {', '.join(plan.DTYPES)}, got {dtype!r}")
+    dispatch.choose("numba")
+    return [f"{_compile(encoding, dtype)} {dtype}" for encoding in encodings for dtype in dtypes]
+
+
+def _compile(encoding: Encoding, dtype: str) -> str:
+    """Both kernels, for results that stay in the caches and for results streamed past them."""
+    compiled = dispatch.kernels("numba").compiled
+    for streamed in (False, True):
+        if isinstance(encoding, Learned):
+            compiled("add_learned", dtype, plan.stored_table(encoding, dtype).dtype.name)(streamed)
+        else:
+            compiled("rotate" if isinstance(encoding, Rotary) else "add_sinusoidal", dtype, encoding.interleaved)(
+                streamed
+            )
+    return plan.kernel_name(encoding)

@@ -132,9 +132,9 @@ def test_listing():
 
 
 def test_nothing_falls_back_in_silence(monkeypatch):
-    broken = fastpos.api.backends.Backend("numba", "numba cannot be imported: test", ())
-    find = fastpos.api.backends.find
-    monkeypatch.setattr(fastpos.api.backends, "find", lambda name: broken if name == "numba" else find(name))
+    broken = fastpos.dispatch.Backend("numba", "numba cannot be imported: test", ())
+    find = fastpos.dispatch.find
+    monkeypatch.setattr(fastpos.dispatch, "find", lambda name: broken if name == "numba" else find(name))
     with pytest.raises(ValueError, match="numba: numba cannot be imported: test"):
         chosen()
     with pytest.raises(ValueError, match=r"backend 'numba' cannot run here; .*numba cannot be imported: test"):

@@ -52,7 +52,7 @@ def calls(draw, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [1, 2])
-@settings(max_examples=70)
+@settings(max_examples=120)
 @given(data=st.data())
 def test_no_bit_depends_on_where_or_how(backend, threads, streamed, kind, count, data):
     """SPLIT, CLONE and UNTOUCHED: any strides and layout, any rule, in place or not, streamed or not, any threads."""
@@ -74,6 +74,16 @@ def test_no_bit_depends_on_where_or_how(backend, threads, streamed, kind, count,
     assert fastpos.apply_(encoding, source, **where) is source
     assert_same(source, want)
     assert surroundings(source, memory) == around
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout(backend, rng, layout):
+    b, s, h = (size if letter in layout.replace("t", "s") else 1 for letter, size in zip("bsh", (2, 5, 3), strict=True))
+    x, at = rng.standard_normal((b, s, h, 40), dtype=np.float32), rng.integers(-999, 999, (b, s))
+    for encoding in (Rotary(40), Rotary(40, interleaved=True), *(() if "h" in layout else (Sinusoidal(40),))):
+        where = {"positions": at if "b" in layout else at[0], "layout": layout, "backend": backend}
+        want = laid_out(alone(encoding, x, at, backend), layout)
+        assert_same(fastpos.apply(encoding, laid_out(x, layout), **where), want)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -117,7 +127,7 @@ def test_several_arrays_at_once(backend, threads, streamed, kind, data):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_views_of_one_buffer(backend, threads, rng, dtype):
-    """q and k of packed q, k, v are rotated where they lie; v and the other half of each head stay."""
+    """Q and k of packed q, k, v are rotated where they lie; v and the other half of each head stay."""
     for count in (1, 2):
         threads(count)
         packed = rng.standard_normal((2, 7, 6, 3, 40)).astype(DTYPES[dtype])

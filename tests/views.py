@@ -110,7 +110,7 @@ class Lying:
         ]
         view = view[tuple(cuts)]
         view = view[tuple(slice(None, None, -1 if step < 0 else 1) for step in self.steps)]
-        if self.odd:
+        if self.odd and view.size:
             strides = [stride if n > 1 else 6151 for n, stride in zip(view.shape, view.strides, strict=True)]
             view = np.ndarray(view.shape, view.dtype, buffer, _first(view, buffer), strides)
         patterns(view)[...] = patterns(values)

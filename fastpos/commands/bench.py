@@ -7,7 +7,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from ..backends import choose
+from ..dispatch import choose
 from ..threads import set_num_threads
 from . import facts, report
 from .console import Refused, console, progress, table

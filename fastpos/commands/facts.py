@@ -7,8 +7,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from .. import machine, threads
-from ..backends import find
+from .. import machine
+from ..dispatch import find
 
 PACKAGES = ("fastpos", "numpy", "numba", "llvmlite", "ml_dtypes")
 # Of all features of a processor, those that decide how position kernels come out.
@@ -76,15 +76,6 @@ def kernel_folder() -> str:
         return str(njit(cache=True)(compile_entry).stats.cache_path)
     except RuntimeError:
         return "none: no folder is writable (package folder, home, NUMBA_CACHE_DIR), so every process compiles"
-
-
-def threads_reason() -> str:
-    """Who chose the number of threads, where ``set_num_threads`` was not called."""
-    if os.environ.get("FASTPOS_NUM_THREADS"):
-        return "FASTPOS_NUM_THREADS"
-    if os.environ.get("NUMBA_NUM_THREADS") == str(threads.get_num_threads()):
-        return "NUMBA_NUM_THREADS"
-    return "processors that this process may use (affinity, control group)"
 
 
 def title() -> str:

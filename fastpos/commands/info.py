@@ -3,7 +3,7 @@
 import platform
 
 from .. import threads
-from ..backends import backends, choose, find, request
+from ..dispatch import backends, choose, find, request
 from . import facts
 from .console import console, table
 
@@ -29,7 +29,7 @@ def run() -> None:
     lines += [
         ("backend", f"{chosen} for NumPy arrays ({source} says {wanted})"),
         ("threads", f"{count} for calls that move {least} MiB or more, 1 for others"),
-        ("threads chosen by", facts.threads_reason()),
+        ("threads chosen by", threads.request()[1]),
     ]
     out.print(table("This machine", ("what", "value"), lines, left=2))
     rows = [(b.name, "usable" if b.usable else f"not usable: {b.reason}", ", ".join(b.versions)) for b in backends()]

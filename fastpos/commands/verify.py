@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ..backends import backends
+from ..dispatch import backends
 from . import facts
 from .checks import Check, Finding, checks
 from .console import console, progress, table

@@ -6,7 +6,7 @@ from time import perf_counter
 
 from rich.console import Console
 
-from ..backends import choose
+from ..dispatch import choose
 from ..encodings import Encoding, Learned, Rotary, Sinusoidal
 from ..warm import warmup
 from . import facts

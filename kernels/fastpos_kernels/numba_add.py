@@ -31,6 +31,8 @@ from .numba_positions import fill_positions
 from .numba_record import (
     BATCH,
     BLOCK,
+    CHECK_ONLY,
+    CHECKED,
     FACTOR,
     GRAB,
     HEADS,
@@ -47,8 +49,6 @@ from .numba_record import (
     WIDTH,
     WORD,
     WORDS,
-    CHECK_ONLY,
-    CHECKED,
     check,
     data_address,
     field,

@@ -110,6 +110,16 @@ def _streamable(outputs, axes, pairs: int) -> bool:
     return not any(stride % 16 for stride in (*strides, pairs * outputs[0].itemsize))
 
 
+def compiled(operation: str, *specialised):
+    """The kernels of an operation for a dtype and a pairing (or a table's dtype): a function of ``streamed``."""
+    kernels = {
+        "rotate": numba_rotate.kernel,
+        "add_sinusoidal": numba_add.sinusoidal_kernel,
+        "add_learned": numba_add.learned_kernel,
+    }
+    return partial(kernels[operation], *specialised)
+
+
 def _factor(value: float) -> int:
     return int(np.float64(value).view(np.int64))
 
@@ -134,7 +144,7 @@ def bind_rotate(inputs, outputs, axes, rule, rates, interleaved: bool, stream: b
     # With heads before tokens, four heads share the table's rows, and their lines cannot be streamed side by side.
     stream = stream and not tokens_inside and _streamable(outputs, axes, len(rates.words))
     records = _records(inputs, outputs, axes, rule, head)
-    return Launch(partial(numba_rotate.kernel, dtype, interleaved), stream, records, (words, residuals))
+    return Launch(compiled("rotate", dtype, interleaved), stream, records, (words, residuals))
 
 
 def _each(inputs, outputs, axes, rule, words: dict):
@@ -169,7 +179,7 @@ def bind_sinusoidal(inputs, outputs, axes, rule, rates, interleaved: bool, scale
     }
     records = _each(inputs, outputs, axes, rule, head)
     stream = stream and _streamable(outputs, axes, len(rates.words))
-    return Launch(partial(numba_add.sinusoidal_kernel, dtype, interleaved), stream, records, (words, residuals, near))
+    return Launch(compiled("add_sinusoidal", dtype, interleaved), stream, records, (words, residuals, near))
 
 
 def bind_learned(inputs, outputs, axes, rule, table, offset: int, stream: bool, threads: int) -> Launch:
@@ -182,5 +192,6 @@ def bind_learned(inputs, outputs, axes, rule, table, offset: int, stream: bool, 
         numba_record.TABLE_OFFSET: offset,
     }
     stream = stream and _streamable(outputs, axes, 0)
-    compiled = partial(numba_add.learned_kernel, dtype, table.dtype.name)
-    return Launch(compiled, stream, _each(inputs, outputs, axes, rule, head), (table,))
+    return Launch(
+        compiled("add_learned", dtype, table.dtype.name), stream, _each(inputs, outputs, axes, rule, head), (table,)
+    )

@@ -85,7 +85,8 @@ def _join_bfloat16(context, builder, even, odd, lanes):
     packed = builder.bitcast(packed, _vector(I16, 2 * lanes))
     fast = _shuffle(builder, packed, packed, order)
     classes = [
-        _call(builder, "llvm.x86.avx512.fpclass.ps.512", _vector(I1, lanes), [value, I32(0x20)]) for value in (even, odd)
+        _call(builder, "llvm.x86.avx512.fpclass.ps.512", _vector(I1, lanes), [value, I32(0x20)])
+        for value in (even, odd)
     ]
     any_subnormal = builder.icmp_unsigned("!=", builder.bitcast(builder.or_(*classes), I16), I16(0))
     before = builder.block

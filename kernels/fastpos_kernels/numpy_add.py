@@ -3,6 +3,7 @@
 import numpy as np
 
 from .numpy_clock import sincos
+from .numpy_round import put
 
 
 def sinusoid(positions, words, residuals, interleaved: bool) -> np.ndarray:
@@ -15,9 +16,9 @@ def sinusoid(positions, words, residuals, interleaved: bool) -> np.ndarray:
 
 def add_sinusoid(x, y, positions, words, residuals, interleaved: bool, scale: float) -> None:
     """Write ``x * scale`` plus the sinusoids at ``positions`` (b, t) into ``y``; both (b, t, d)."""
-    y[...] = x.astype(np.float64) * scale + sinusoid(positions, words, residuals, interleaved)
+    put(y, x.astype(np.float64) * scale + sinusoid(positions, words, residuals, interleaved))
 
 
 def add_rows(x, y, positions, table, offset: int) -> None:
     """Write ``x`` plus the rows ``positions + offset`` of ``table`` (rows, d) into ``y``; both (b, t, d)."""
-    y[...] = x.astype(np.float64) + table[positions + offset].astype(np.float64)
+    put(y, x.astype(np.float64) + table[positions + offset].astype(np.float64))

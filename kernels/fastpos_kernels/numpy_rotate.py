@@ -3,6 +3,7 @@
 import numpy as np
 
 from .numpy_clock import sincos
+from .numpy_round import put
 
 
 def rotate(x, y, positions, words, residuals, factor: float, interleaved: bool) -> None:
@@ -13,5 +14,5 @@ def rotate(x, y, positions, words, residuals, factor: float, interleaved: bool) 
     first, second = (slice(0, rotated, 2), slice(1, rotated, 2)) if interleaved else halves
     a, b = x[..., first].astype(np.float64), x[..., second].astype(np.float64)
     y[..., rotated:] = x[..., rotated:]
-    y[..., first] = a * cosine - b * sine
-    y[..., second] = b * cosine + a * sine
+    put(y[..., first], a * cosine - b * sine)
+    put(y[..., second], b * cosine + a * sine)
