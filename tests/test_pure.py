@@ -140,6 +140,20 @@ def test_views_of_one_buffer(backend, threads, rng, dtype):
         assert_same(packed, before)
 
 
+@pytest.mark.parametrize("encoding", [Rotary(64), Rotary(64, interleaved=True), Sinusoidal(64)], ids=repr)
+def test_streamed_results_may_begin_anywhere(backend, streamed, rng, encoding):
+    """Stores past the caches want aligned addresses; arrays of one shape may begin at any byte."""
+    x = rng.standard_normal((5, 64), dtype=np.float32)
+    where = {"start": 3, "layout": "td", "backend": backend}
+    want = fastpos.apply(encoding, x, **where)
+    for offset in (*range(0, 65, 4), 1, 2, 3):
+        room = np.zeros(x.nbytes + 256, np.uint8)
+        out = np.ndarray(x.shape, x.dtype, room, -room.ctypes.data % 64 + offset)
+        for _ in range(2):
+            fastpos.apply(encoding, x, out=out, **where)
+            assert_same(out, want)
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_output_over_its_own_input(backend, threads, rng, count):
     """The same memory under another array object is in place too, whatever the strides of axes of size 1."""
