@@ -221,6 +221,8 @@ def _run(
     backend: Any,
 ) -> tuple[Array, ...]:
     plan, outputs, place = _prepare(encoding, inputs, out, start, positions, cu_seqlens, layout, backend)
+    if not any(x.size for x in inputs):
+        return outputs
     execute(plan, inputs, outputs, place)
     if plan.threads == 1 and place[0].kind == START and len(inputs) <= 2 and _may_be_latest(plan, encoding):
         latest = _latest if plan.in_place else _latest_apart
@@ -239,8 +241,8 @@ def _forget(encoding: int) -> None:
 
 
 def _may_be_latest(plan: Plan, encoding: Encoding) -> bool:
-    """Whether the kernel itself can check all that a further call may change; it knows no table's end, nor threads."""
-    small = 2 * plan.bytes_read < threads.THREADED_BYTES
+    """Whether the kernel itself can check all that a further call may change: not a table's end, threads or alignment."""
+    small = 2 * plan.bytes_read < threads.THREADED_BYTES and not plan.streamed
     ours = plan.backend == "numba" and not plan.copies and not isinstance(encoding, Learned)
     return small and ours and len(plan.launch.addresses) == 1
 
@@ -276,9 +278,9 @@ def _prepare(
         chosen,
         place[0],
         threads.get_num_threads(),
-        *[(x.dtype, x.shape, x.strides, type(x)) for x in inputs],
+        *[(id(x.dtype), x.shape, x.strides, type(x)) for x in inputs],
         *[
-            (y.dtype, y.shape, y.strides, type(y), y.flags.writeable, y is x)
+            (id(y.dtype), y.shape, y.strides, type(y), y.flags.writeable, y is x)
             for x, y in zip(inputs, outputs or (), strict=outputs is not None)
         ],
     )
@@ -325,8 +327,6 @@ def _check_rows(encoding: Learned, place: Place, tokens: int, size: int) -> None
 def execute(plan: Plan, inputs: tuple[Array, ...], outputs: tuple[Array, ...], place: Place) -> None:
     """Run a plan's launch; a launch that cannot rule out an overlap of operands asks for a full check first."""
     _, where, starts = place
-    if inputs[0].size == 0:
-        return
     if len(inputs) > 2 or plan.copies:
         check_apart(inputs, outputs)
     sources, targets = inputs, outputs

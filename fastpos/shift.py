@@ -105,5 +105,6 @@ def shift_(
     plan.check_inputs(rope, (k,), places, ("k",))
     plan.check_output("k", k, k)
     made = plan.make(rope, (k,), (k,), places, place[0], dispatch.choose(backend), factor=False)
-    execute(made, (k,), (k,), place)
+    if k.size:
+        execute(made, (k,), (k,), place)
     return k

@@ -33,6 +33,7 @@ from .numba_record import (
     BLOCK,
     CHECK_ONLY,
     CHECKED,
+    COMPARE,
     FACTOR,
     GRAB,
     HEADS,
@@ -249,7 +250,7 @@ def _run_length(kind, positions, first, count):
 @njit
 def _add(storage, stored, kind, interleaved, streamed, record, x0, y0, where, starts, counter, checked):
     if checked != CHECKED:
-        status = check(record, x0, y0, 0, 0)
+        status = check(record, x0, y0, 0, 0, checked == COMPARE)
         if status != DONE or checked == CHECK_ONLY:
             return status
     anchors, positions = stack(ANCHOR_BYTES), stack(POSITION_BYTES)

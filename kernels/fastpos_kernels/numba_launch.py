@@ -16,10 +16,11 @@ from .rules import DONE
 class Launch:
     """A kernel with its records, each for one or two pairs of input and output.
 
-    ``compiled(streamed)`` gives the kernel; ``held`` keeps alive what the records point to.
+    ``compiled(streamed)`` gives the kernel; ``held`` keeps alive what the records point to, the dtypes by which kernels
+    know arrays included: the address of one that is gone may become another's.
     """
 
-    def __init__(self, compiled, streamed: bool, records, held):
+    def __init__(self, compiled, streamed: bool, records, *held):
         self.compiled, self.streamed = compiled, streamed
         self.kernel = compiled(streamed)
         self.records = records
@@ -144,7 +145,11 @@ def bind_rotate(inputs, outputs, axes, rule, rates, interleaved: bool, stream: b
     # With heads before tokens, four heads share the table's rows, and their lines cannot be streamed side by side.
     stream = stream and not tokens_inside and _streamable(outputs, axes, len(rates.words))
     records = _records(inputs, outputs, axes, rule, head)
-    return Launch(compiled("rotate", dtype, interleaved), stream, records, (words, residuals))
+    return Launch(compiled("rotate", dtype, interleaved), stream, records, words, residuals, _kinds(inputs, outputs))
+
+
+def _kinds(inputs, outputs):
+    return [(type(array), array.dtype) for array in (*inputs, *outputs)]
 
 
 def _each(inputs, outputs, axes, rule, words: dict):
@@ -179,7 +184,9 @@ def bind_sinusoidal(inputs, outputs, axes, rule, rates, interleaved: bool, scale
     }
     records = _each(inputs, outputs, axes, rule, head)
     stream = stream and _streamable(outputs, axes, len(rates.words))
-    return Launch(compiled("add_sinusoidal", dtype, interleaved), stream, records, (words, residuals, near))
+    return Launch(
+        compiled("add_sinusoidal", dtype, interleaved), stream, records, words, residuals, near, _kinds(inputs, outputs)
+    )
 
 
 def bind_learned(inputs, outputs, axes, rule, table, offset: int, stream: bool, threads: int) -> Launch:

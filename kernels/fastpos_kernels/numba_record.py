@@ -5,7 +5,7 @@ A kernel takes one address of such a record (``int64`` words), the arrays, and w
 decoded token, while the kernel finds it in the array's header for nothing. There it also compares type, dtype, flags,
 shape and strides with those the plan was made for, so that Python need not read them either (0.6 us). The header's
 layout is part of NumPy's binary interface; ``header_is_known`` makes sure of it on the running interpreter.
-With ``DATA_OFFSET`` 0 the arguments are plain addresses and nothing is compared.
+With ``DATA_OFFSET`` 0 the arguments are plain addresses, and there is nothing to compare.
 """
 
 import numpy as np
@@ -49,8 +49,9 @@ OPERAND = SHAPE + 2 * MAX_RANK
 
 
 WRITEABLE = 0x400
-# What a kernel does about operands: check and run, run, check alone (before threads share the work).
-CHECK, CHECKED, CHECK_ONLY = range(3)
+# What a kernel does about operands: compare their headers and look for overlaps, then run; look for overlaps, then run;
+# run; look for overlaps alone (before threads share the work).
+COMPARE, CHECK, CHECKED, CHECK_ONLY = range(4)
 
 
 def operand(array: np.ndarray, strides, heads: int, writeable: bool) -> np.ndarray:
@@ -114,10 +115,10 @@ def _apart(record, pair, output, array, other_pair, other_output, other):
 
 
 @njit
-def check(record, x0, y0, x1, y1):
+def check(record, x0, y0, x1, y1, compare):
     """DONE when the arrays fit the record and no output can touch another operand; nothing is written before."""
     two, in_place = field(record, ARRAYS) == 2, field(record, IN_PLACE) != 0
-    if field(record, DATA_OFFSET):
+    if compare:
         if not _matches(record, 0, 1, y0) or (two and not _matches(record, 1, 1, y1)):
             return MISMATCH
         if not in_place and (not _matches(record, 0, 0, x0) or (two and not _matches(record, 1, 0, x1))):

@@ -35,6 +35,7 @@ from .numba_record import (
     BLOCK,
     CHECK_ONLY,
     CHECKED,
+    COMPARE,
     FACTOR,
     GRAB,
     HEADS,
@@ -247,7 +248,7 @@ def _block(storage, interleaved, streamed, record, array_in, array_out, pair, ba
 @njit
 def _rotate(storage, interleaved, streamed, record, x0, y0, x1, y1, where, starts, counter, checked):
     if checked != CHECKED:
-        status = check(record, x0, y0, x1, y1)
+        status = check(record, x0, y0, x1, y1, checked == COMPARE)
         if status != DONE or checked == CHECK_ONLY:
             return status
     cos, sin = stack(TABLE_BYTES), stack(TABLE_BYTES)
