@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import Any
 
 NAMES = ("numpy", "numba", "triton")
@@ -36,6 +36,8 @@ class Backend:
 
 
 def _versions(*packages: str) -> tuple[str, ...]:
+    from importlib import metadata
+
     found = []
     for package in packages:
         try:

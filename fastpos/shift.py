@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import dispatch, plan
-from .api import execute
+from .call import execute
 from .encodings import Encoding, Learned, Rotary
 from .frequencies import rates
 from .positions import resolve_shift

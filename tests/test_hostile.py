@@ -70,7 +70,7 @@ children = []
 for _ in range(3):
     pid = os.fork()
     if pid == 0:
-        ok = (run() == right).all()
+        ok = (run() == right).all() and any(thread.name == "fastpos-helper" for thread in threading.enumerate())
         others = [threading.Thread(target=run) for _ in range(4)]
         for thread in others: thread.start()
         for thread in others: thread.join()
@@ -104,17 +104,22 @@ assert (fastpos.apply(fastpos.Learned(table), x[0, :20, 0] * 0, start=0) == tabl
 """
 
 
-def test_nowhere_to_write(tmp_path):
-    """A folder cannot be made where a file stands: that stops every user, root as well."""
+def copied(folder):
+    """Copy the packages to ``folder``; an import path that finds them there first."""
     for package in (fastpos, fastpos_kernels):
         source = Path(package.__file__).parent
-        shutil.copytree(source, tmp_path / source.name, ignore=shutil.ignore_patterns("__pycache__"))
-        for path in [tmp_path / source.name, *(tmp_path / source.name).rglob("*/")]:
-            if path.is_dir():
-                (path / "__pycache__").touch()
+        shutil.copytree(source, folder / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+    return os.pathsep.join([str(folder), *(path for path in sys.path if path)])
+
+
+def test_nowhere_to_write(tmp_path):
+    """A folder cannot be made where a file stands: that stops every user, root as well."""
+    path = copied(tmp_path)
+    for folder in [tmp_path, *tmp_path.rglob("*/")]:
+        if folder.is_dir():
+            (folder / "__pycache__").touch()
     nowhere = str(tmp_path / "fastpos" / "__init__.py")
     homes = {name: nowhere for name in ("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA", "USERPROFILE", "IPYTHONDIR")}
-    path = os.pathsep.join([str(tmp_path), *(path for path in sys.path if path)])
     homes |= {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     running = [start(FIRST + SECOND, warnings="default", NUMBA_CACHE_DIR=cache, **homes) for cache in (None, nowhere)]
     for said, warned in [finish(process) for process in running]:
@@ -132,6 +137,18 @@ def test_four_processes_on_one_empty_cache(tmp_path):
     assert written
     assert {child(FIRST, NUMBA_CACHE_DIR=str(tmp_path))[0]} == said
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nb?")} == written
+
+
+def test_compiled_kernels_are_those_of_their_sources(tmp_path):
+    """Numba looks at the file of the cached function alone; a change in any other file must count as well."""
+    changes = {"PYTHONPATH": copied(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    child(FIRST, **changes)
+    before = {*tmp_path.rglob("*.nbc")}
+    assert before
+    with (tmp_path / "fastpos_kernels" / "numba_lanes.py").open("a") as source:
+        source.write("\n# another version\n")
+    child(FIRST, **changes)
+    assert {*tmp_path.rglob("*.nbc")} > before
 
 
 INSTRUCTIONS = """
@@ -164,10 +181,12 @@ for width in (128, 74):
             x, key = make(1, 37, 5, width), f"{width} {interleaved} {make.__name__}"
             results["rotate " + key] = fastpos.apply(rope, x, start=2**31 - 20)
             results["in place " + key] = fastpos.apply_(rope, x.copy(), start=-9)
-            pe = fastpos.Sinusoidal(width, interleaved=interleaved, embedding_scale=width**0.5)
-            results["sinusoidal " + key] = fastpos.apply(pe, x[:, :, 0], start=10**6)
-            learned = fastpos.Learned(x[0, :, 1])
-            results["learned " + key] = fastpos.apply(learned, x[0, :, 0], start=0)
+            if interleaved:
+                pe = fastpos.Sinusoidal(width, embedding_scale=width**0.5)
+                results["sinusoidal " + key] = fastpos.apply(pe, x[:, :, 0], start=10**6)
+            else:
+                learned = fastpos.Learned(x[0, :, 1])
+                results["learned " + key] = fastpos.apply(learned, x[0, :, 0], start=0)
 np.savez(target, **{key: np.ascontiguousarray(value).view(np.uint8) for key, value in results.items()})
 print(*numba.core.registry.cpu_target.target_context.codegen().magic_tuple()[1:])
 """

@@ -1,12 +1,14 @@
 """How kernels are compiled: one policy, in one place.
 
-Only entries, the functions that Python calls, are cached; what they call is compiled into them. An entry has one
-signature of integers. It is made by a function around it (``storage`` and ``fingerprint`` are closure variables), because Numba's cache looks at the
-entry's own file alone: ``fingerprint``, a digest of all kernel sources, makes it see a change in any of them.
+Only entries, the functions that Python calls, are cached; what they call is compiled into them. An entry takes integers
+alone. It is made by a function around it, whose arguments (what it is specialised for, and ``FINGERPRINT``) are its closure
+variables, and these are part of the cache's key: Numba itself would look at the entry's own file alone, while the
+fingerprint, a digest of all kernel sources, changes with any of them.
 """
 
 import hashlib
 import warnings
+from functools import cache
 from pathlib import Path
 
 from numba import njit, types
@@ -24,17 +26,22 @@ FINGERPRINT = _fingerprint()
 OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 
+@cache
+def _warn_once() -> None:
+    warnings.warn(
+        "fastpos: no folder for compiled kernels is writable (package folder, home, NUMBA_CACHE_DIR), so every process "
+        "compiles its own: set NUMBA_CACHE_DIR to a writable folder",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
 def compile_entry(function, arguments: int):
     """Compile ``function`` of so many integers, from the cache where there is one."""
     try:
         compiled = njit(cache=True, **OPTIONS)(function)
     except RuntimeError:
-        warnings.warn(
-            "fastpos: no folder for compiled kernels is writable (package folder, home, NUMBA_CACHE_DIR), so every "
-            "process compiles its own: set NUMBA_CACHE_DIR to a writable folder",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        _warn_once()
         compiled = njit(**OPTIONS)(function)
     compiled.compile((types.int64,) * arguments)
     compiled.disable_compile()
