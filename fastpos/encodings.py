@@ -131,6 +131,8 @@ def _rotary_dim(head_dim: int, rotary_dim: object) -> int:
 
 def _frequencies(values: Sequence[float] | NDArray[Any], pairs: int) -> tuple[float, ...]:
     numbers = np.asarray(values)
+    if numbers.dtype.name == "bfloat16":
+        numbers = numbers.astype(np.float64)
     if numbers.ndim != 1 or numbers.dtype.kind not in "fiu":
         raise TypeError(f"inv_freq: expected a row of numbers, got {numbers.dtype} of shape {numbers.shape}")
     if len(numbers) != pairs:

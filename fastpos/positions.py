@@ -130,6 +130,8 @@ def _counts(lengths: Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _integers(name: str, values: Any) -> NDArray[Any]:
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name}: expected plain integers, got a masked array, whose mask would be lost")
     array = np.asarray(values)
     if array.size == 0 and not isinstance(values, np.ndarray):
         array = array.astype(np.int64)

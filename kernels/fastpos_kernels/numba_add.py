@@ -13,7 +13,7 @@ from numba import njit
 
 from .numba_bytes import fetch_add, prefetch, read_float, stack, stream_fence
 from .numba_clock import sincos
-from .numba_jit import FINGERPRINT, compile_entry
+from .numba_jit import compile_entry
 from .numba_lanes import STORAGES, computed, fill, fma, itemsize, lanes, negate
 from .numba_memory import (
     load_computed,
@@ -302,7 +302,7 @@ def _add(storage, stored, kind, interleaved, streamed, record, x0, y0, where, st
     return DONE
 
 
-def _entry(storage, stored, kind, interleaved, streamed, fingerprint):
+def _entry(storage, stored, kind, interleaved, streamed):
     def add(record, x0, y0, x1, y1, where, starts, counter, checked):
         return _add(storage, stored, kind, interleaved, streamed, record, x0, y0, where, starts, counter, checked)
 
@@ -318,10 +318,10 @@ def is_carried(dtype: str) -> bool:
 def sinusoidal_kernel(dtype: str, interleaved: bool, streamed: bool):
     """The compiled kernel; a streamed one needs outputs whose rows and halves begin at multiples of 16 bytes."""
     kind = CARRIED if is_carried(dtype) else EXACT
-    return compile_entry(_entry(STORAGES[dtype], STORAGES[dtype], kind, interleaved, streamed, FINGERPRINT), 9)
+    return compile_entry(_entry(STORAGES[dtype], STORAGES[dtype], kind, interleaved, streamed), 9)
 
 
 @cache
 def learned_kernel(dtype: str, table_dtype: str, streamed: bool):
     """The compiled kernel; a streamed one needs outputs whose rows begin at multiples of 16 bytes."""
-    return compile_entry(_entry(STORAGES[dtype], STORAGES[table_dtype], LEARNED, False, streamed, FINGERPRINT), 9)
+    return compile_entry(_entry(STORAGES[dtype], STORAGES[table_dtype], LEARNED, False, streamed), 9)

@@ -1,9 +1,8 @@
 """How kernels are compiled: one policy, in one place.
 
 Only entries, the functions that Python calls, are cached; what they call is compiled into them. An entry takes integers
-alone. It is made by a function around it, whose arguments (what it is specialised for, and ``FINGERPRINT``) are its closure
-variables, and these are part of the cache's key: Numba itself would look at the entry's own file alone, while the
-fingerprint, a digest of all kernel sources, changes with any of them.
+alone. What it is specialised for are its closure variables, which are part of the cache's key. Numba looks for changes in
+the entry's own file alone, so its name carries a digest of all kernel sources.
 """
 
 import hashlib
@@ -18,7 +17,7 @@ def _fingerprint() -> str:
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("numba_*.py")):
         digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return digest.hexdigest()[:16]
 
 
 FINGERPRINT = _fingerprint()
@@ -38,6 +37,7 @@ def _warn_once() -> None:
 
 def compile_entry(function, arguments: int):
     """Compile ``function`` of so many integers, from the cache where there is one."""
+    function.__qualname__ += f"_{FINGERPRINT}"
     try:
         compiled = njit(cache=True, **OPTIONS)(function)
     except RuntimeError:

@@ -14,7 +14,7 @@ from numba import njit
 
 from .numba_bytes import copy_bytes, fetch_add, read_float, stack, stream_fence
 from .numba_clock import sincos
-from .numba_jit import FINGERPRINT, compile_entry
+from .numba_jit import compile_entry
 from .numba_lanes import STORAGES, computed, fill, fma, itemsize, lanes, negate
 from .numba_memory import (
     load_computed,
@@ -276,7 +276,7 @@ def _rotate(storage, interleaved, streamed, record, x0, y0, x1, y1, where, start
     return DONE
 
 
-def _entry(storage, interleaved, streamed, fingerprint):
+def _entry(storage, interleaved, streamed):
     def rotate(record, x0, y0, x1, y1, where, starts, counter, checked):
         return _rotate(storage, interleaved, streamed, record, x0, y0, x1, y1, where, starts, counter, checked)
 
@@ -289,4 +289,4 @@ def kernel(dtype: str, interleaved: bool, streamed: bool):
 
     A streamed one needs outputs whose rows and halves of rows begin at multiples of 16 bytes.
     """
-    return compile_entry(_entry(STORAGES[dtype], interleaved, streamed, FINGERPRINT), 9)
+    return compile_entry(_entry(STORAGES[dtype], interleaved, streamed), 9)
