@@ -62,12 +62,16 @@ def info() -> None:
 
 
 @app.command()
-def verify() -> None:
+def verify(
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Write the table as Markdown.")
+    ] = None,
+) -> None:
     """Compare every usable backend on this machine with 50-digit arithmetic; exit code 1 when a bound is missed."""
     with _plainly():
         from .commands import verify
 
-        if not verify.run():
+        if not verify.run(markdown):
             raise typer.Exit(1)
 
 

@@ -1,6 +1,7 @@
 """``fastpos verify``: every usable backend on this machine against 50-digit arithmetic."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..dispatch import backends
 from . import facts
@@ -32,7 +33,21 @@ class Line:
         return check.what, check.positions, check.dtype, found.unit, measured, bound, "pass" if found.passed else "FAIL"
 
 
-def run() -> bool:
+def markdown(lines: list[Line], setting: str) -> str:
+    """The table for a README: a row for every check, a column for every backend."""
+    names = list(dict.fromkeys(line.backend for line in lines))
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for line in lines:
+        *what, measured, bound, _ = line.cells()
+        rows.setdefault((*what, bound), []).append(measured)
+    headings = [*HEADINGS[:4], HEADINGS[5], *names]
+    text = [setting, "", *(f"- {line}" for line in LEGEND), ""]
+    text += ["| " + " | ".join(headings) + " |", "|---|---|---|---|" + "---:|" * (len(names) + 1)]
+    text += ["| " + " | ".join([*what, *measured]) + " |" for what, measured in rows.items()]
+    return "\n".join([*text, ""])
+
+
+def run(markdown_file: Path | None) -> bool:
     """Print a line for every check on every usable backend; whether all passed."""
     out = console()
     narrow = ("float16", "bfloat16") if facts.has_bfloat16() else ("float16",)
@@ -47,6 +62,8 @@ def run() -> bool:
     out.print("\n".join(LEGEND))
     if len(narrow) == 1:
         out.print("bfloat16 was not checked, for ml_dtypes is not installed: pip install 'fastpos[bf16]'")
+    if markdown_file is not None:
+        markdown_file.write_text(markdown(lines, facts.title()))
     failed = sum(not line.finding.passed for line in lines)
     out.print(f"{failed} of {len(lines)} checks failed" if failed else f"All {len(lines)} checks passed")
     return not failed
