@@ -126,7 +126,8 @@ def prepare(
     if plan is None:
         check_inputs(encoding, inputs, layout, names)
         for index, (x, y) in enumerate(zip(inputs, outputs or (), strict=outputs is not None)):
-            check_output("out" if len(inputs) == 1 else f"out[{index}]", y, x)
+            name = names[index] if y is x else "out" if len(inputs) == 1 else f"out[{index}]"
+            check_output(name, y, x)
     if isinstance(encoding, Learned):
         _check_rows(encoding, place, inputs[0].shape[layout.token], inputs[0].size)
     if outputs is None:
@@ -142,7 +143,7 @@ def prepare(
 def _outputs(out: Any, inputs: tuple[Array, ...]) -> tuple[Array, ...] | None:
     if out is None:
         return None
-    outputs = out if isinstance(out, tuple) else (out,)
+    outputs = tuple(out) if isinstance(out, tuple | list) else (out,)
     if len(outputs) != len(inputs):
         raise ValueError(f"out: expected {len(inputs)} arrays, one for each input, got {len(outputs)}")
     for index, y in enumerate(outputs):

@@ -33,6 +33,23 @@ class DtypeName(StrEnum):
     float64 = "float64"
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from . import __version__
+
+        typer.echo(f"fastpos {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Position encodings for attention, made inside the kernel that applies them."""
+
+
 @contextmanager
 def _plainly() -> Iterator[None]:
     """Say what a user can put right in one line, with exit code 1: first of all the environment variables."""

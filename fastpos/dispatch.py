@@ -86,7 +86,7 @@ def _checked(name: object, source: str) -> str:
     if not isinstance(name, str):
         raise TypeError(f"{source}: expected a name, got {name!r}")
     if name != "auto" and name not in NAMES:
-        raise ValueError(f"{source}: unknown backend {name!r}; expected auto or one of {_listing()}")
+        raise ValueError(f"{source}: unknown backend {name!r}; expected auto, {', '.join(NAMES)} ({_listing()})")
     if name != "auto" and not find(name).usable:
         raise ValueError(f"{source}: backend {name!r} cannot run here; {_listing()}")
     return name

@@ -100,7 +100,10 @@ class Rotary:
         rotary_dim = _rotary_dim(head_dim, self.rotary_dim)
         _flag("interleaved", self.interleaved)
         if self.scaling is not None and not isinstance(self.scaling, Linear):
-            raise TypeError(f"scaling: expected fastpos.Linear(factor) or None, got {self.scaling!r}")
+            raise TypeError(
+                f"scaling: expected fastpos.Linear(factor) or None, got {self.scaling!r}; for another scaling give the "
+                "frequencies it makes as inv_freq="
+            )
         inv_freq = None if self.inv_freq is None else _frequencies(self.inv_freq, rotary_dim // 2)
         base = _positive("base", self.base)
         if inv_freq is not None and base != 10000.0:
@@ -149,7 +152,7 @@ class Sinusoidal:
     Parameters
     ----------
     width
-        Channels, even.
+        Channels, even; at most 65536.
     base
         Frequencies are ``w_r = base ** (-2 r / width)`` radians a token.
     interleaved
@@ -176,7 +179,7 @@ class Sinusoidal:
     embedding_scale: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "width", _even("width", self.width, 1 << 24))
+        object.__setattr__(self, "width", _even("width", self.width, 1 << 16))
         object.__setattr__(self, "base", _positive("base", self.base))
         _flag("interleaved", self.interleaved)
         object.__setattr__(self, "embedding_scale", _positive("embedding_scale", self.embedding_scale))

@@ -14,7 +14,7 @@ from .encodings import Rotary, Sinusoidal
 
 TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194988918461563281257241799725606965068423414")
 TURN = 1 << 64
-# A word needs 20 digits before the point and its residual 17 after; the rest pays for 8192 rounded multiplications.
+# A word needs 20 digits before the point and its residual 17 after; the rest pays for 32768 rounded multiplications.
 DIGITS = Context(prec=80)
 
 

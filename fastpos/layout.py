@@ -34,7 +34,7 @@ def layout_of(family: str, letters: str | None, rank: int) -> Layout:
         letters = DEFAULTS[family].get(rank)
         if letters is None:
             known = ", ".join(f"{name!r} for rank {size}" for size, name in DEFAULTS[family].items())
-            raise ValueError(f"layout: arrays of rank {rank} have no default here ({known}); name one ({MEANING})")
+            raise ValueError(f"layout: expected one to be named ({MEANING}), for x has rank {rank}; by default {known}")
     if not isinstance(letters, str):
         raise TypeError(f"layout: expected a string of letters ({MEANING}), got {letters!r}")
     allowed = "bsthd" if family == "rotary" else "bstd"

@@ -67,7 +67,10 @@ def name_of(index: int) -> str:
 def check_encoding(encoding: object) -> None:
     """Refuse what is no encoding."""
     if not isinstance(encoding, Rotary | Sinusoidal | Learned):
-        raise TypeError(f"encoding: expected fastpos.Rotary, Sinusoidal or Learned, got {encoding!r}")
+        said = f"the class {encoding.__name__}" if isinstance(encoding, type) else f"a {type(encoding).__name__}"
+        raise TypeError(
+            f"encoding: expected first an object made by fastpos.Rotary, Sinusoidal or Learned, as Rotary(128), got {said}"
+        )
 
 
 def check_kind(name: str, array: object) -> None:

@@ -136,7 +136,7 @@ def _integers(name: str, values: Any) -> NDArray[Any]:
     if array.size == 0 and not isinstance(values, np.ndarray):
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":
-        raise TypeError(f"{name}: expected integers, got {array.dtype}")
+        raise TypeError(f"{name}: expected integers that int64 can hold, got {array.dtype}")
     if array.dtype.kind == "u" and array.size and int(array.max()) > HIGHEST:
         raise ValueError(f"{name}: expected at most 2**62, got {array.max()}")
     return array
@@ -158,7 +158,13 @@ def _starts(name: str, start: Any, rows: int | None) -> int | NDArray[np.int64]:
             f"{name}: expected one integer, for there is no batch axis and no cu_seqlens, got {values.shape}"
         )
     if values.shape != (rows,):
-        raise ValueError(f"{name}: expected one integer or shape ({rows},), got shape {values.shape}")
+        hint = "; for one a token give positions=" if name == "start" else ""
+        raise ValueError(
+            f"{name}: expected one integer or shape ({rows},), one a row or document, got shape {values.shape}{hint}"
+        )
+    outside = (values < LOWEST) | (values > HIGHEST)
+    if outside.any():
+        raise ValueError(f"{name}: expected within +-2**62, got {values[outside][0]}")
     return np.ascontiguousarray(values, np.int64)
 
 
@@ -203,7 +209,10 @@ def _ids(layout: Layout, batch: int, tokens: int, positions: Any) -> Place:
         fits = ids.shape in ((tokens,), (1, tokens), (batch, tokens))
         wanted = f"(s,) = ({tokens},) or (b, s) = ({batch}, {tokens})"
     if not fits:
-        raise ValueError(f"positions: expected shape {wanted}, got {ids.shape}")
+        raise ValueError(
+            f"positions: expected shape {wanted}, got {ids.shape} (the arrays are read as {layout.letters!r}; give layout= "
+            "if their axes stand otherwise)"
+        )
     if ids.dtype not in (np.int64, np.int32):
         ids = ids.astype(np.int64)
     return _ids_rule(ids[None] if ids.ndim == 1 else ids)
@@ -223,7 +232,10 @@ def _documents(layout: Layout, tokens: int, boundaries: Any, start: Any) -> Plac
         raise ValueError(f"cu_seqlens: expected shape (documents + 1,), got {edges.shape}")
     edges = np.ascontiguousarray(edges, np.int64)
     if edges[0] != 0 or edges[-1] != tokens:
-        raise ValueError(f"cu_seqlens: expected to run from 0 to t = {tokens}, got {edges[0]} to {edges[-1]}")
+        raise ValueError(
+            f"cu_seqlens: expected boundaries from 0 to t = {tokens}, got {edges[0]} to {edges[-1]}; "
+            "from lengths they are fastpos.positions.cu_seqlens(lengths)"
+        )
     steps = np.diff(edges)
     if (steps < 0).any():
         at = int(np.argmax(steps < 0))

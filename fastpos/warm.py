@@ -38,9 +38,10 @@ def warmup(*encodings: Encoding, dtypes: Sequence[str] = DTYPES) -> list[str]:
     """
     for encoding in encodings:
         plan.check_encoding(encoding)
-    for dtype in dtypes:
-        if dtype not in plan.DTYPES:
-            raise ValueError(f"dtypes: expected names of {', '.join(plan.DTYPES)}, got {dtype!r}")
+    if isinstance(dtypes, str) or not all(isinstance(dtype, str) and dtype in plan.DTYPES for dtype in dtypes):
+        raise ValueError(f"dtypes: expected a list of names of {', '.join(plan.DTYPES)}, got {dtypes!r}")
+    if not encodings:
+        raise TypeError("expected at least one encoding to compile for, as fastpos.Rotary(128)")
     dispatch.choose("numba")
     return [f"{_compile(encoding, dtype)} {dtype}" for encoding in encodings for dtype in dtypes]
 

@@ -85,14 +85,14 @@ def test_packed(lengths, start):
     (lambda: from_mask([[0.5, 1]]), ValueError, r"mask: expected 0 and 1 alone, got 0\.5"),
     (lambda: from_mask(1), ValueError, r"mask: expected shape \(b, s\) or \(s,\), got \(\)"),
     (lambda: from_mask([[[1]]]), ValueError, r"mask: expected shape .*, got \(1, 1, 1\)"),
-    (lambda: from_mask([[1, 1]], [0, 1]), ValueError, r"start: .*\(1,\), got shape \(2,\)"),
+    (lambda: from_mask([[1, 1]], [0, 1]), ValueError, r"start: .*\(1,\), one a row or document, got shape \(2,\)"),
     (lambda: from_mask([[1, 1]], 0.5), TypeError, r"start: .*got 0\.5"),
     (lambda: from_lengths([3, -1]), ValueError, "lengths: expected 0 or more, got -1"),
     (lambda: from_lengths([3, 5], 4), ValueError, "lengths: expected at most s = 4, got 5"),
     (lambda: from_lengths([1], padding="both"), ValueError, "padding: expected 'left' or 'right', got 'both'"),
     (lambda: from_lengths([[1]]), ValueError, r"lengths: expected one number a row, got shape \(1, 1\)"),
-    (lambda: from_lengths([1.5]), TypeError, "lengths: expected integers, got float64"),
-    (lambda: packed([2, 1], [0]), ValueError, r"start: .*\(2,\), got shape \(1,\)"),
+    (lambda: from_lengths([1.5]), TypeError, "lengths: expected integers that int64 can hold, got float64"),
+    (lambda: packed([2, 1], [0]), ValueError, r"start: .*\(2,\), one a row or document, got shape \(1,\)"),
     (lambda: cu_seqlens([1, -2]), ValueError, "lengths: expected 0 or more, got -2"),
 ])  # fmt: skip
 def test_builders_refuse(call, error, message):

@@ -28,6 +28,13 @@ def test_python_of_the_readme(tmp_path, monkeypatch):
         exec(compile(block, "README.md", "exec"), names)
 
 
+@pytest.mark.parametrize("name", ["accuracy", "speed"])
+def test_tables_of_the_readme_are_filled(name):
+    """They are written by ``.ci/tables.py``."""
+    table = README.split(f"<!-- {name} -->")[1].split("<!-- end -->")[0]
+    assert table.count("\n| ") >= 10
+
+
 def test_messages_in_the_readme(rng):
     """The messages quoted under "Gotchas" are those that calls raise."""
     quoted = re.findall(r"^\| `(\w+Error): (.*?)` \|", README, re.MULTILINE)

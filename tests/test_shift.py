@@ -106,7 +106,7 @@ READ_ONLY.flags.writeable = False
     (Sinusoidal(8), np.ones((1, 2, 1, 8)), 1, TypeError, "rope: expected fastpos.Rotary, got Sinusoidal"),
     (Rotary(8), np.ones((1, 2, 1, 8)), 1.5, TypeError, r"by: .*integer.*, got 1\.5"),
     (Rotary(8), np.ones((1, 2, 1, 8)), None, TypeError, "by: expected"),
-    (Rotary(8), np.ones((2, 2, 1, 8)), [1, 2, 3], ValueError, r"by: .*\(2,\), got shape \(3,\)"),
+    (Rotary(8), np.ones((2, 2, 1, 8)), [1, 2, 3], ValueError, r"by: .*\(2,\), one a row or document, got shape \(3,\)"),
     (Rotary(8), np.ones((2, 1, 8)), [1, 2], ValueError, "by: expected one integer"),
     (Rotary(8), np.ones((1, 2, 1, 6)), 1, ValueError, r"k: expected 8 channels .*\(1, 2, 1, 6\)"),
     (Rotary(8), np.ones((1, 2, 1, 8), int), 1, TypeError, "k: expected dtype .*, got int64"),

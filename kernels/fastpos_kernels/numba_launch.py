@@ -169,12 +169,9 @@ def bind_sinusoidal(inputs, outputs, axes, rule, rates, interleaved: bool, scale
     storage = STORAGES[dtype]
     words = _padded(rates.words, storage, permuted=not interleaved)
     residuals = _padded(rates.residuals.astype(storage.compute), storage, permuted=not interleaved)
-    near = np.zeros((numba_add.NEAR, 2, len(words)), storage.compute)
-    if numba_add.is_carried(dtype):
-        angles = rates.sincos(np.arange(numba_add.NEAR))
-        for k in range(numba_add.NEAR):
-            near[k, 0] = _padded(angles[1][k].astype(storage.compute), storage, permuted=not interleaved)
-            near[k, 1] = _padded(angles[0][k].astype(storage.compute), storage, permuted=not interleaved)
+    sine, cosine = rates.sincos(np.arange(numba_add.NEAR if numba_add.is_carried(dtype) else 0))
+    waves = [wave.astype(storage.compute) for pair in zip(cosine, sine, strict=True) for wave in pair]
+    near = np.array([_padded(wave, storage, permuted=not interleaved) for wave in waves], storage.compute)
     head = _sizes(x, axes, numba_add.MAX_BLOCK, threads) | {
         numba_record.WORDS: words.ctypes.data,
         numba_record.RESIDUALS: residuals.ctypes.data,
@@ -199,6 +196,5 @@ def bind_learned(inputs, outputs, axes, rule, table, offset: int, stream: bool, 
         numba_record.TABLE_OFFSET: offset,
     }
     stream = stream and _streamable(outputs, axes, 0)
-    return Launch(
-        compiled("add_learned", dtype, table.dtype.name), stream, _each(inputs, outputs, axes, rule, head), (table,)
-    )
+    records = _each(inputs, outputs, axes, rule, head)
+    return Launch(compiled("add_learned", dtype, table.dtype.name), stream, records, table, _kinds(inputs, outputs))
