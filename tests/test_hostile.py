@@ -4,12 +4,16 @@ import os
 import platform
 import shutil
 import sys
+import threading
+import time
+import weakref
 from pathlib import Path
 
 import fastpos_kernels
 import numpy as np
 import pytest
 from children import child, finish, start
+from fastpos_kernels import numba_threads
 
 import fastpos
 
@@ -237,3 +241,29 @@ assert (x == 1).all()
 def test_bad_threads_in_the_environment(text):
     said = child(BAD_COUNT, FASTPOS_NUM_THREADS=text)[0].splitlines()
     assert said == [f"FASTPOS_NUM_THREADS: expected a whole number of at least 1, got {text!r}"] * 6
+
+
+def test_an_interrupted_caller_leaves_no_one_writing_to_freed_memory():
+    """Work that a helper has taken keeps the arrays it writes to alive, and lets go of them when it is done."""
+    begun, go_on = threading.Event(), threading.Event()
+    array = np.zeros(3)
+    alive = weakref.ref(array)
+
+    def work(held=array):
+        if threading.current_thread() is threading.main_thread():
+            begun.wait(10)
+            raise KeyboardInterrupt
+        begun.set()
+        go_on.wait(10)
+        held[:] = 1
+
+    with pytest.raises(KeyboardInterrupt):
+        numba_threads.share(work, 2)
+    del array, work
+    assert alive() is not None
+    go_on.set()
+    for _ in range(200):
+        if alive() is None:
+            break
+        time.sleep(0.01)
+    assert alive() is None

@@ -48,10 +48,16 @@ class Launch:
                 status = DONE if checked else kernel(*arguments, 0, CHECK_ONLY)
                 if status == DONE:
                     counter = np.zeros(1, np.int64)
-                    share(partial(kernel, *arguments, counter.ctypes.data, CHECKED), threads)
+                    held = (inputs, outputs, where, starts, counter)
+                    share(partial(_work, kernel, (*arguments, counter.ctypes.data, CHECKED), held), threads)
             if status != DONE:
                 return status
         return DONE
+
+
+def _work(kernel, arguments, held):
+    """Run a kernel whose arguments are mere addresses of what ``held`` keeps alive."""
+    kernel(*arguments)
 
 
 def _padded(values: np.ndarray, storage, permuted: bool) -> np.ndarray:

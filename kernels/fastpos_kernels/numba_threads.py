@@ -12,7 +12,10 @@ from queue import SimpleQueue
 
 
 class _Ticket:
-    """One offer to help, taken by a helper or revoked by the caller, whichever is first."""
+    """One offer to help, taken by a helper or revoked by the caller, whichever is first.
+
+    ``work`` keeps the arrays alive that it writes to: a caller that is interrupted while it waits lets go of them.
+    """
 
     def __init__(self, work):
         self.work = work
@@ -25,10 +28,13 @@ class _Ticket:
             try:
                 self.work()
             finally:
+                self.work = None
                 self.done.release()
 
     def settle(self):
-        if not self.claim.acquire(blocking=False):
+        if self.claim.acquire(blocking=False):
+            self.work = None
+        else:
             self.done.acquire()
 
 
