@@ -98,7 +98,10 @@ def apply_(
     """
     if type(start) is int and positions is None and cu_seqlens is None:
         # What a lookup finds and the kernel confirms has been checked before; anything else takes the long way.
-        found = latest.get((id(encoding), layout, backend, dispatch.process, dispatch.scope.get(), len(more)))
+        try:
+            found = latest.get((id(encoding), layout, backend, dispatch.process, dispatch.scope.get(), len(more)))
+        except TypeError:  # a layout or backend that is no string: the long way says so
+            found = None
         if found is not None and LOWEST < start < HIGHEST:
             kernel, record, _ = found
             first = id(x)

@@ -38,7 +38,10 @@ def quick(
     known: dict[tuple[Any, ...], Any], key: tuple[Any, ...], inputs: tuple[Array, ...], outputs: Any, start: int
 ) -> bool:
     """Whether the plan last used by this encoding fits and has run: its kernel compares the arrays with those it knows."""
-    found = known.get(key)
+    try:
+        found = known.get(key)
+    except TypeError:  # a layout or backend that is no string: the long way says so
+        return False
     if found is None or not LOWEST < start < HIGHEST or len(outputs) != len(inputs):
         return False
     kernel, record, _ = found

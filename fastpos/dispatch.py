@@ -49,10 +49,12 @@ def _versions(*packages: str) -> tuple[str, ...]:
 
 def _why_not_numba() -> str | None:
     try:
-        record = import_module("fastpos_kernels.numba_record")
+        known = import_module("fastpos_kernels.numba_record").header_is_known()
+    except NotImplementedError:
+        return "its kernels must be compiled, which NUMBA_DISABLE_JIT forbids"
     except Exception as error:  # numba refuses some NumPy versions with an ImportError, some hosts with others
         return f"numba cannot be imported: {error}"
-    if not record.header_is_known():
+    if not known:
         return "this NumPy lays out its arrays in a way that is not known here"
     return None
 

@@ -1,6 +1,6 @@
 """What a model was trained with: frozen descriptions of position encodings. Shapes: b batch, s sequence, h heads, d width."""
 
-import math
+import sys
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_WIDTH = 16384
+MAX_WIDTH = 8192
 
 
 def _integer(name: str, value: object, low: int, high: int) -> int:
@@ -26,11 +26,12 @@ def _even(name: str, value: object, high: int) -> int:
     return number
 
 
-def _positive(name: str, value: object) -> float:
+def _positive(name: str, value: object, high: float = sys.float_info.max) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name}: expected a number, got {value!r}")
-    if not (value > 0 and math.isfinite(value)):
-        raise ValueError(f"{name}: expected a finite number above 0, got {value}")
+    if not 0 < value <= high:
+        limit = "" if high == sys.float_info.max else f" and at most {high:g}"
+        raise ValueError(f"{name}: expected a finite number above 0{limit}, got {value}")
     return float(value)
 
 
@@ -62,7 +63,7 @@ class Rotary:
     Parameters
     ----------
     head_dim
-        Channels of a head; at most 16384.
+        Channels of a head; at most 8192.
     base
         Frequencies are ``w_i = base ** (-2 i / rotary_dim)`` radians a token.
     rotary_dim
@@ -182,7 +183,9 @@ class Sinusoidal:
         object.__setattr__(self, "width", _even("width", self.width, 1 << 16))
         object.__setattr__(self, "base", _positive("base", self.base))
         _flag("interleaved", self.interleaved)
-        object.__setattr__(self, "embedding_scale", _positive("embedding_scale", self.embedding_scale))
+        object.__setattr__(
+            self, "embedding_scale", _positive("embedding_scale", self.embedding_scale, float(np.finfo(np.float32).max))
+        )
 
     @property
     def pairs(self) -> int:
@@ -213,6 +216,8 @@ class Learned:
     offset: int = 0
 
     def __post_init__(self) -> None:
+        if isinstance(self.table, np.ma.MaskedArray):
+            raise TypeError("table: expected a plain array, got a masked array")
         table = np.asarray(self.table)
         if table.dtype.name not in ("float32", "float16", "bfloat16", "float64"):
             raise TypeError(f"table: expected float32, float16, bfloat16 or float64, got {table.dtype}")

@@ -1,5 +1,6 @@
 """From frequencies to clock words: rates as 64-bit fractions of a turn, made once for an encoding, exactly."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal, localcontext
@@ -15,7 +16,8 @@ from .encodings import Rotary, Sinusoidal
 TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194988918461563281257241799725606965068423414")
 TURN = 1 << 64
 # A word needs 20 digits before the point and its residual 17 after; the rest pays for 32768 rounded multiplications.
-DIGITS = Context(prec=80)
+# A frequency of 10**n radians a token, which wraps that often, wants n more.
+DIGITS = 80
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,12 +56,31 @@ def _geometric(base: float, width: int) -> Iterable[Decimal]:
         frequency *= ratio
 
 
+def _two_pi(digits: int) -> Decimal:
+    if digits < len(str(TWO_PI)) - 2:
+        return TWO_PI
+    import mpmath
+
+    with mpmath.workdps(digits + 5):
+        return Decimal(mpmath.nstr(2 * mpmath.pi, digits + 3))
+
+
+def _magnitude(encoding: Rotary | Sinusoidal) -> int:
+    """Digits before the point of the largest frequency."""
+    given = encoding.inv_freq if isinstance(encoding, Rotary) else None
+    largest = max(map(abs, given)) if given is not None else 1 / min(encoding.base, 1.0)
+    scaling = encoding.scaling if isinstance(encoding, Rotary) else None
+    factor = 1.0 if scaling is None else scaling.factor
+    return max(0, math.ceil(math.log10(max(largest, 1.0)) - math.log10(factor)))
+
+
 @lru_cache(maxsize=64)
 def rates(encoding: Rotary | Sinusoidal) -> Rates:
     """The clock of a rotary or sinusoidal encoding."""
     words, residuals = [], []
-    with localcontext(DIGITS):
-        divisor = TWO_PI
+    digits = DIGITS + _magnitude(encoding)
+    with localcontext(Context(prec=digits)):
+        divisor = _two_pi(digits)
         if isinstance(encoding, Rotary) and encoding.scaling is not None:
             divisor *= Decimal(encoding.scaling.factor)
         if isinstance(encoding, Rotary) and encoding.inv_freq is not None:

@@ -35,8 +35,6 @@ def layout_of(family: str, letters: str | None, rank: int) -> Layout:
         if letters is None:
             known = ", ".join(f"{name!r} for rank {size}" for size, name in DEFAULTS[family].items())
             raise ValueError(f"layout: expected one to be named ({MEANING}), for x has rank {rank}; by default {known}")
-    if not isinstance(letters, str):
-        raise TypeError(f"layout: expected a string of letters ({MEANING}), got {letters!r}")
     allowed = "bsthd" if family == "rotary" else "bstd"
     unknown = [letter for letter in letters if letter not in allowed]
     if unknown:

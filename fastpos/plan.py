@@ -57,6 +57,8 @@ class Plan:
     bytes_read: int
     bytes_written: int
     launch: Any = field(repr=False, compare=False)
+    # Plans are found by the addresses of dtypes, and kernels compare them: one that is gone could become another's.
+    kinds: Any = field(repr=False, compare=False)
 
 
 def name_of(index: int) -> str:
@@ -177,6 +179,8 @@ def stored_table(encoding: Learned, dtype: str) -> Array:
 
 def layout_for(encoding: Encoding, letters: str | None, rank: int) -> Layout:
     """The layout of a call's arrays."""
+    if letters is not None and not isinstance(letters, str):
+        raise TypeError(f"layout: expected a string of letters, as 'bshd', got {letters!r}")
     return layout_of("rotary" if isinstance(encoding, Rotary) else "additive", letters, rank)
 
 
@@ -208,6 +212,7 @@ def make(
     moved = size if in_place else 2 * size
     streamed = backend == "numba" and not in_place and 2 * moved > machine.last_level_cache()
     copies = backend == "numba" and not all(map(_is_rowwise, (*inputs, *outputs)))
+    kinds = [(type(array), array.dtype) for array in (*inputs, *outputs)]
     if copies:
         inputs = [rowwise(x) for x in inputs]
         outputs = [
@@ -237,4 +242,5 @@ def make(
         size,
         size,
         launch,
+        kinds,
     )

@@ -42,6 +42,8 @@ def from_mask(mask: ArrayLike, start: int | Sequence[int] = 0) -> NDArray[np.int
     >>> from_mask([[0, 0, 1, 1, 1], [1, 1, 1, 0, 0]]).tolist()
     [[0, 0, 0, 1, 2], [0, 1, 2, 2, 2]]
     """
+    if isinstance(mask, np.ma.MaskedArray):
+        raise TypeError("mask: expected a plain array of 0 and 1, got a masked array")
     marks = np.asarray(mask)
     if marks.ndim not in (1, 2):
         raise ValueError(f"mask: expected shape (b, s) or (s,), got {marks.shape}")
@@ -83,7 +85,11 @@ def from_lengths(
     [[0, 1, 2], [0, 0, 0]]
     """
     counts = _counts(lengths)
+    if s is not None and (isinstance(s, bool) or not isinstance(s, int | np.integer)):
+        raise TypeError(f"s: expected an integer, got {s!r}")
     width = int(counts.max(initial=0)) if s is None else int(s)
+    if width < 0:
+        raise ValueError(f"s: expected 0 or more, got {s}")
     if (counts > width).any():
         raise ValueError(f"lengths: expected at most s = {width}, got {counts.max()}")
     if padding not in ("left", "right"):
@@ -121,7 +127,7 @@ def cu_seqlens(lengths: Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _counts(lengths: Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
-    counts = _integers("lengths", lengths)
+    counts = integers("lengths", lengths)
     if counts.ndim != 1:
         raise ValueError(f"lengths: expected one number a row, got shape {counts.shape}")
     if (counts < 0).any():
@@ -129,7 +135,8 @@ def _counts(lengths: Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
     return counts.astype(np.int64)
 
 
-def _integers(name: str, values: Any) -> NDArray[Any]:
+def integers(name: str, values: Any) -> NDArray[Any]:
+    """An array of integers that int64 can hold, refused with the argument's name when it is something else."""
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name}: expected plain integers, got a masked array, whose mask would be lost")
     array = np.asarray(values)
@@ -150,9 +157,9 @@ def _starts(name: str, start: Any, rows: int | None) -> int | NDArray[np.int64]:
         return int(start)
     if isinstance(start, bool | float | np.floating | np.bool_):
         raise TypeError(f"{name}: expected an integer or one a row, got {start!r}")
-    values = _integers(name, start)
+    values = integers(name, start)
     if values.ndim == 0:
-        return int(values)
+        return _starts(name, int(values), rows)
     if rows is None:
         raise ValueError(
             f"{name}: expected one integer, for there is no batch axis and no cu_seqlens, got {values.shape}"
@@ -201,7 +208,7 @@ def resolve(layout: Layout, shape: tuple[int, ...], start: Any, positions: Any, 
 
 
 def _ids(layout: Layout, batch: int, tokens: int, positions: Any) -> Place:
-    ids = _integers("positions", positions)
+    ids = integers("positions", positions)
     if layout.batch is None:
         letter = "t" if layout.packed else "s"
         fits, wanted = (ids.shape == (tokens,)), f"({letter},) = ({tokens},)"
@@ -227,7 +234,7 @@ def _ids_rule(ids: NDArray[Any]) -> Place:
 def _documents(layout: Layout, tokens: int, boundaries: Any, start: Any) -> Place:
     if not layout.packed:
         raise ValueError(f"cu_seqlens: expected a layout with packed tokens 't' (as 'thd'), got {layout.letters!r}")
-    edges = _integers("cu_seqlens", boundaries)
+    edges = integers("cu_seqlens", boundaries)
     if edges.ndim != 1 or len(edges) < 1:
         raise ValueError(f"cu_seqlens: expected shape (documents + 1,), got {edges.shape}")
     edges = np.ascontiguousarray(edges, np.int64)
@@ -236,9 +243,10 @@ def _documents(layout: Layout, tokens: int, boundaries: Any, start: Any) -> Plac
             f"cu_seqlens: expected boundaries from 0 to t = {tokens}, got {edges[0]} to {edges[-1]}; "
             "from lengths they are fastpos.positions.cu_seqlens(lengths)"
         )
-    steps = np.diff(edges)
-    if (steps < 0).any():
-        at = int(np.argmax(steps < 0))
+    # Compared, not subtracted: a difference of two int64 can wrap.
+    falls = edges[1:] < edges[:-1]
+    if falls.any():
+        at = int(np.argmax(falls))
         raise ValueError(f"cu_seqlens: expected no decrease, got {edges[at]} then {edges[at + 1]} at index {at + 1}")
     documents = len(edges) - 1
     begin = None if start is None else _starts("start", start, documents)

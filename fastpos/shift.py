@@ -10,7 +10,7 @@ from . import dispatch, plan
 from .call import execute
 from .encodings import Encoding, Learned, Rotary
 from .frequencies import rates
-from .positions import resolve_shift
+from .positions import HIGHEST, LOWEST, resolve_shift
 
 Array = NDArray[Any]
 
@@ -23,7 +23,7 @@ def shift_matrix(encoding: Encoding, offset: int) -> NDArray[np.float64]:
     encoding
         ``Sinusoidal`` or ``Rotary``; a learned table has no such map.
     offset
-        Tokens, any integer.
+        Tokens, any integer within 2**62 of zero.
 
     Returns
     -------
@@ -46,6 +46,8 @@ def shift_matrix(encoding: Encoding, offset: int) -> NDArray[np.float64]:
         raise TypeError(f"encoding: a learned table has no linear map from one position to another, got {encoding}")
     if isinstance(offset, bool) or not isinstance(offset, int | np.integer):
         raise TypeError(f"offset: expected an integer, got {offset!r}")
+    if not LOWEST <= offset <= HIGHEST:
+        raise ValueError(f"offset: expected within +-2**62, got {offset}")
     sine, cosine = (wave[0] for wave in rates(encoding).sincos(np.array([int(offset)])))
     matrix = np.eye(encoding.width)
     pair = np.arange(encoding.pairs)

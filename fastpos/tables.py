@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from .encodings import Encoding, Learned, Rotary
 from .frequencies import rates
+from .positions import HIGHEST, LOWEST, integers
 
 
 def _positions(start: Any, length: Any, positions: Any) -> NDArray[np.int64]:
@@ -21,14 +22,14 @@ def _positions(start: Any, length: Any, positions: Any) -> NDArray[np.int64]:
                 raise TypeError(f"{name}: expected an integer, got {value!r}")
         if length < 0:
             raise ValueError(f"length: expected 0 or more, got {length}")
+        if not LOWEST <= start <= HIGHEST:
+            raise ValueError(f"start: expected within +-2**62, got {start}")
         return int(start) + np.arange(length, dtype=np.int64)
     if length is not None:
         raise TypeError("length: expected none beside positions=")
-    rows = np.asarray(positions)
-    if rows.size == 0:
-        rows = rows.astype(np.int64)
-    if rows.dtype.kind not in "iu" or rows.ndim != 1:
-        raise TypeError(f"positions: expected integers of shape (n,), got {rows.dtype} of shape {rows.shape}")
+    rows = integers("positions", positions)
+    if rows.ndim != 1:
+        raise ValueError(f"positions: expected shape (n,), got {rows.shape}")
     return rows.astype(np.int64)
 
 

@@ -4,6 +4,8 @@ import os
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 # Reading and writing this much takes some 60 us, three times what it takes to wake a helper.
 THREADED_BYTES = 4 << 20
 
@@ -11,11 +13,11 @@ _chosen: int | None = None
 
 
 def _checked(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name}: expected an integer, got {value!r}")
     if value < 1:
         raise ValueError(f"{name}: expected at least 1, got {value}")
-    return value
+    return int(value)
 
 
 def _of_environment(name: str) -> int | None:

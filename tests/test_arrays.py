@@ -168,3 +168,13 @@ def test_kinds_of_arrays(backend, rng, tmp_path, dtype):
     for array in (x.copy(), pickle.loads(pickle.dumps(x)), mapped):
         first = fastpos.apply(Rotary(34), array, start=5, backend=backend)
         assert_same(fastpos.apply_(Rotary(34), array, start=5, backend=backend), first)
+
+
+def test_a_dtype_that_is_gone_is_not_taken_for_another(backend):
+    """Unpickled arrays have dtypes of their own, whose addresses may be used again by others."""
+    rope = Rotary(8)
+    right, wrong = (pickle.dumps(np.ones((1, 3, 2, 8), kind)) for kind in ("float32", "int32"))
+    for _ in range(20):
+        fastpos.apply(rope, pickle.loads(right), start=0, backend=backend)
+        with pytest.raises(TypeError, match="expected dtype"):
+            fastpos.apply(rope, pickle.loads(wrong), start=0, backend=backend)

@@ -5,6 +5,7 @@ import dataclasses
 import pickle
 
 import ml_dtypes
+import mpmath
 import numpy as np
 import oracle
 import pytest
@@ -28,7 +29,7 @@ ENCODINGS = [
     (lambda: Rotary(7), ValueError, "head_dim: .*even.*, got 7"),
     (lambda: Rotary(0), ValueError, "head_dim: expected .*, got 0"),
     (lambda: Rotary(-2), ValueError, "head_dim: expected .*, got -2"),
-    (lambda: Rotary(16386), ValueError, "head_dim: expected 2 to 16384, got 16386"),
+    (lambda: Rotary(8194), ValueError, "head_dim: expected 2 to 8192, got 8194"),
     (lambda: Rotary(8.0), TypeError, r"head_dim: expected an integer, got 8\.0"),
     (lambda: Rotary(True), TypeError, "head_dim: expected an integer, got True"),
     (lambda: Rotary("8"), TypeError, "head_dim: expected an integer, got '8'"),
@@ -251,3 +252,26 @@ def test_learned_tables_of_every_type(backend, rng, table_dtype, dtype):
     # A float64 table is rounded to float32 before it is added to shorter data.
     size = np.abs(x.astype(float)) + np.abs(table[[5, 0, 3, 3]].astype(float))
     oracle.assert_close(added, exact, oracle.ulp(exact, dtype) / 2 + (0 if dtype == "float64" else 2.0**-23) * size)
+
+
+@pytest.mark.parametrize(
+    ("rope", "frequencies"),
+    [
+        (Rotary(8, inv_freq=[1e40, 1e45, 1e50, 1e70]), [1e40, 1e45, 1e50, 1e70]),
+        (Rotary(4, base=1e-300), [1.0, "1e150"]),
+        (Rotary(4, scaling=Linear(1e-60)), ["1e60", "1e58"]),
+    ],
+    ids=["inv_freq", "base", "factor"],
+)
+def test_frequencies_of_any_size_are_exact(rope, frequencies):
+    """The fraction of a turn wants as many digits more as the frequency has before its point."""
+    with mpmath.workdps(400):
+        base = mpmath.mpf(rope.base)
+        exact = [mpmath.mpf(value) for value in rope.inv_freq] if rope.inv_freq else [1, base ** (-mpmath.mpf(1) / 2)]
+        exact = [value / mpmath.mpf(rope.scaling.factor if rope.scaling else 1) for value in exact]
+        assert [float(value) for value in exact] == pytest.approx([float(value) for value in frequencies])
+        cos, sin = fastpos.table(rope, positions=[1, 12345, -(2**31)])
+        for row, position in enumerate((1, 12345, -(2**31))):
+            for pair, frequency in enumerate(exact):
+                assert abs(cos[row, pair] - mpmath.cos(position * frequency)) < 1e-14
+                assert abs(sin[row, pair] - mpmath.sin(position * frequency)) < 1e-14

@@ -90,6 +90,10 @@ WHERE = [
     case(ValueError, r"start: expected within .*2\*\*62, got 9223372036854775808", ROPE, x4, start=2**63),
     case(ValueError, r"cu_seqlens: expected a layout with packed tokens 't'.*'bshd'", ROPE, x4, cu_seqlens=[0, 3]),
     case(ValueError, r"cu_seqlens: expected no decrease, got 4 then 2 at index 2", ROPE, thd, cu_seqlens=[0, 4, 2, 5]),
+    case(ValueError, r"cu_seqlens: expected no decrease, got 4611686018427387904 then -9223372036854775808",
+         ROPE, thd, cu_seqlens=[0, 2**62, -(2**63), -(2**62), 0, 5]),
+    case(TypeError, r"layout: expected a string of letters", ROPE, x4, start=0, layout=["b"]),
+    case(ValueError, r"start: expected within \+-2\*\*62", ROPE, x4, start=lambda: np.array(-(2**63))),
     case(ValueError, r"cu_seqlens: expected boundaries from 0 to t = 5, got 1 to 5", ROPE, thd, cu_seqlens=[1, 5]),
     case(ValueError, r"cu_seqlens: expected boundaries from 0 to t = 5, got 0 to 6", ROPE, thd, cu_seqlens=[0, 6]),
     case(ValueError, r"cu_seqlens: expected boundaries from 0 to t = 5, got 0 to 4", ROPE, thd, cu_seqlens=[0, 4]),
@@ -283,7 +287,7 @@ def test_threads_that_are_no_number(n):
     (TypeError, "length: expected none beside positions=", {"positions": [1], "length": 1}),
     (ValueError, "length: expected 0 or more, got -1", {"start": 0, "length": -1}),
     (TypeError, r"positions: expected integers .* got float64", {"positions": [0.5]}),
-    (TypeError, r"positions: expected integers of shape \(n,\), got int64 of shape \(1, 1\)", {"positions": [[1]]}),
+    (ValueError, r"positions: expected shape \(n,\), got \(1, 1\)", {"positions": [[1]]}),
     (IndexError, r"position 8 \(row 1\): expected 0 to 7, .* 10 rows", {"positions": [0, 8]}),
 ])  # fmt: skip
 def test_tables(error, message, arguments):

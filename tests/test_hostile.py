@@ -3,10 +3,10 @@
 import os
 import platform
 import shutil
+import signal
 import sys
 import threading
 import time
-import weakref
 from pathlib import Path
 
 import fastpos_kernels
@@ -16,6 +16,7 @@ from children import child, finish, start
 from fastpos_kernels import numba_threads
 
 import fastpos
+from fastpos import Rotary
 
 THREADS = """
 import threading
@@ -243,27 +244,50 @@ def test_bad_threads_in_the_environment(text):
     assert said == [f"FASTPOS_NUM_THREADS: expected a whole number of at least 1, got {text!r}"] * 6
 
 
-def test_an_interrupted_caller_leaves_no_one_writing_to_freed_memory():
-    """Work that a helper has taken keeps the arrays it writes to alive, and lets go of them when it is done."""
-    begun, go_on = threading.Event(), threading.Event()
-    array = np.zeros(3)
-    alive = weakref.ref(array)
+def test_nobody_works_any_more_when_an_interrupted_caller_raises():
+    """Or a helper would write to arrays that the caller has let go of."""
+    begun, go_on, finished = threading.Event(), threading.Event(), []
 
-    def work(held=array):
+    def work():
         if threading.current_thread() is threading.main_thread():
-            begun.wait(10)
+            assert begun.wait(10)
+            threading.Timer(0.2, go_on.set).start()
             raise KeyboardInterrupt
         begun.set()
         go_on.wait(10)
-        held[:] = 1
+        finished.append(True)
 
     with pytest.raises(KeyboardInterrupt):
         numba_threads.share(work, 2)
-    del array, work
-    assert alive() is not None
-    go_on.set()
-    for _ in range(200):
-        if alive() is None:
-            break
-        time.sleep(0.01)
-    assert alive() is None
+    assert finished == [True]
+
+
+def call_until_interrupted(delay, rope, x):
+    signal.setitimer(signal.ITIMER_REAL, delay)
+    while True:
+        fastpos.apply_(rope, x, start=0)
+
+
+def test_interrupts_of_large_calls(rng):
+    """A signal's exception comes out of the call, and the array stays as it is from then on."""
+    if not hasattr(signal, "setitimer"):
+        pytest.skip("no interval timers on this system")
+    fastpos.set_num_threads(2)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(30):
+            x = np.ones((1, 4096, 4, 128), np.float32)
+            rope = Rotary(128)
+            delay = float(rng.uniform(0.001, 0.01))
+            with pytest.raises(KeyboardInterrupt):
+                call_until_interrupted(delay, rope, x)
+            seen = x.copy()
+            time.sleep(0.002)
+            assert np.array_equal(x, seen)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        fastpos.set_num_threads(None)

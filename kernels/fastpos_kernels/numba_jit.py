@@ -10,7 +10,9 @@ import warnings
 from functools import cache
 from pathlib import Path
 
+import llvmlite.binding
 from numba import njit, types
+from numba.core.registry import cpu_target
 
 
 def _fingerprint() -> str:
@@ -23,6 +25,18 @@ def _fingerprint() -> str:
 FINGERPRINT = _fingerprint()
 # The error model of C: Python's would test every division of two integers.
 OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+
+
+@cache
+def converts_float16() -> bool:
+    """Whether the target has instructions for float16; where it has none, LLVM calls a function that is not there."""
+    source = """
+    define <16 x float> @widen(<16 x half> %x) {
+        %y = fpext <16 x half> %x to <16 x float>
+        ret <16 x float> %y
+    }"""
+    machine = cpu_target.target_context.codegen()._tm
+    return "__extendhfsf2" not in machine.emit_assembly(llvmlite.binding.parse_assembly(source))
 
 
 @cache

@@ -1,11 +1,11 @@
 """From a plan's arrays to records, and from a call's arrays to kernels."""
 
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 
 import numpy as np
 
-from . import numba_add, numba_record, numba_rotate
+from . import numba_add, numba_jit, numba_record, numba_rotate
 from .numba_lanes import STORAGES
 from .numba_memory import double_order
 from .numba_record import CHECK, CHECK_ONLY, CHECKED
@@ -16,8 +16,7 @@ from .rules import DONE
 class Launch:
     """A kernel with its records, each for one or two pairs of input and output.
 
-    ``compiled(streamed)`` gives the kernel; ``held`` keeps alive what the records point to, the dtypes by which kernels
-    know arrays included: the address of one that is gone may become another's.
+    ``compiled(streamed)`` gives the kernel; ``held`` keeps alive what the records point to.
     """
 
     def __init__(self, compiled, streamed: bool, records, *held):
@@ -32,6 +31,12 @@ class Launch:
         if self.streamed and any(array.ctypes.data % 16 for array in outputs):
             return self.compiled(False)
         return self.kernel
+
+    @staticmethod
+    def _pieces(record) -> int:
+        """How many times a thread can come for work: more threads than that have nothing to do."""
+        blocks = -(-int(record[numba_record.TOKENS]) // int(record[numba_record.BLOCK]))
+        return max(1, -(-int(record[numba_record.BATCH]) * blocks // int(record[numba_record.GRAB])))
 
     def __call__(self, inputs, outputs, where, starts, threads, checked):
         """Run on arrays like those the launch was made for; ``where`` is a number or an array, as the rule says."""
@@ -48,16 +53,29 @@ class Launch:
                 status = DONE if checked else kernel(*arguments, 0, CHECK_ONLY)
                 if status == DONE:
                     counter = np.zeros(1, np.int64)
-                    held = (inputs, outputs, where, starts, counter)
-                    share(partial(_work, kernel, (*arguments, counter.ctypes.data, CHECKED), held), threads)
+                    share(partial(kernel, *arguments, counter.ctypes.data, CHECKED), min(threads, self._pieces(record)))
             if status != DONE:
                 return status
         return DONE
 
 
-def _work(kernel, arguments, held):
-    """Run a kernel whose arguments are mere addresses of what ``held`` keeps alive."""
-    kernel(*arguments)
+@lru_cache(maxsize=64)
+def _clock(rates, dtype: str, permuted: bool):
+    """Words and residuals as kernels read them, one copy for all plans of an encoding."""
+    storage = STORAGES[dtype]
+    return (
+        _padded(rates.words, storage, permuted),
+        _padded(rates.residuals.astype(storage.compute), storage, permuted),
+    )
+
+
+@lru_cache(maxsize=64)
+def _near(rates, dtype: str, permuted: bool) -> np.ndarray:
+    """Cosines and sines of the first positions, a row each, by which sinusoids are carried from their anchors."""
+    storage = STORAGES[dtype]
+    sine, cosine = rates.sincos(np.arange(numba_add.NEAR if numba_add.is_carried(dtype) else 0))
+    waves = [wave.astype(storage.compute) for pair in zip(cosine, sine, strict=True) for wave in pair]
+    return np.array([_padded(wave, storage, permuted) for wave in waves], storage.compute)
 
 
 def _padded(values: np.ndarray, storage, permuted: bool) -> np.ndarray:
@@ -124,6 +142,11 @@ def compiled(operation: str, *specialised):
         "add_sinusoidal": numba_add.sinusoidal_kernel,
         "add_learned": numba_add.learned_kernel,
     }
+    if "float16" in specialised and not numba_jit.converts_float16():
+        raise ValueError(
+            "backend: numba has no float16 on this processor (or NUMBA_CPU_NAME), which cannot convert it (F16C); "
+            "give backend='numpy', or another dtype"
+        )
     return partial(kernels[operation], *specialised)
 
 
@@ -133,11 +156,8 @@ def _factor(value: float) -> int:
 
 def bind_rotate(inputs, outputs, axes, rule, rates, interleaved: bool, stream: bool, threads: int) -> Launch:
     """A launch that rotates each input into its output (the same array: in place)."""
-    dtype = inputs[0].dtype.name
-    storage = STORAGES[dtype]
-    words = _padded(rates.words, storage, permuted=not interleaved)
-    residuals = _padded(rates.residuals.astype(storage.compute), storage, permuted=not interleaved)
-    x = inputs[0]
+    x, dtype = inputs[0], inputs[0].dtype.name
+    words, residuals = _clock(rates, dtype, not interleaved)
     tokens_inside = axes[2] is not None and abs(x.strides[axes[2]]) > abs(x.strides[axes[1]])
     # A long run of tokens for every head, or a table that stays in level-1 cache beside a token's heads.
     row = len(words) * residuals.itemsize
@@ -151,11 +171,7 @@ def bind_rotate(inputs, outputs, axes, rule, rates, interleaved: bool, stream: b
     # With heads before tokens, four heads share the table's rows, and their lines cannot be streamed side by side.
     stream = stream and not tokens_inside and _streamable(outputs, axes, len(rates.words))
     records = _records(inputs, outputs, axes, rule, head)
-    return Launch(compiled("rotate", dtype, interleaved), stream, records, words, residuals, _kinds(inputs, outputs))
-
-
-def _kinds(inputs, outputs):
-    return [(type(array), array.dtype) for array in (*inputs, *outputs)]
+    return Launch(compiled("rotate", dtype, interleaved), stream, records, words, residuals)
 
 
 def _each(inputs, outputs, axes, rule, words: dict):
@@ -172,12 +188,8 @@ def _shared(axes, rule):
 def bind_sinusoidal(inputs, outputs, axes, rule, rates, interleaved: bool, scale: float, stream: bool, threads: int):
     """A launch that adds sinusoids to each input times ``scale``."""
     x, dtype, axes = inputs[0], inputs[0].dtype.name, _shared(axes, rule)
-    storage = STORAGES[dtype]
-    words = _padded(rates.words, storage, permuted=not interleaved)
-    residuals = _padded(rates.residuals.astype(storage.compute), storage, permuted=not interleaved)
-    sine, cosine = rates.sincos(np.arange(numba_add.NEAR if numba_add.is_carried(dtype) else 0))
-    waves = [wave.astype(storage.compute) for pair in zip(cosine, sine, strict=True) for wave in pair]
-    near = np.array([_padded(wave, storage, permuted=not interleaved) for wave in waves], storage.compute)
+    words, residuals = _clock(rates, dtype, not interleaved)
+    near = _near(rates, dtype, not interleaved)
     head = _sizes(x, axes, numba_add.MAX_BLOCK, threads) | {
         numba_record.WORDS: words.ctypes.data,
         numba_record.RESIDUALS: residuals.ctypes.data,
@@ -187,9 +199,7 @@ def bind_sinusoidal(inputs, outputs, axes, rule, rates, interleaved: bool, scale
     }
     records = _each(inputs, outputs, axes, rule, head)
     stream = stream and _streamable(outputs, axes, len(rates.words))
-    return Launch(
-        compiled("add_sinusoidal", dtype, interleaved), stream, records, words, residuals, near, _kinds(inputs, outputs)
-    )
+    return Launch(compiled("add_sinusoidal", dtype, interleaved), stream, records, words, residuals, near)
 
 
 def bind_learned(inputs, outputs, axes, rule, table, offset: int, stream: bool, threads: int) -> Launch:
@@ -203,4 +213,4 @@ def bind_learned(inputs, outputs, axes, rule, table, offset: int, stream: bool, 
     }
     stream = stream and _streamable(outputs, axes, 0)
     records = _each(inputs, outputs, axes, rule, head)
-    return Launch(compiled("add_learned", dtype, table.dtype.name), stream, records, table, _kinds(inputs, outputs))
+    return Launch(compiled("add_learned", dtype, table.dtype.name), stream, records, table)

@@ -56,7 +56,8 @@ from .numba_record import (
 )
 from .rules import DONE
 
-TABLE_BYTES = 65536
+# A row of the widest head (8192 channels) in float64; both tables fit a thread's stack of 128 KiB.
+TABLE_BYTES = 32768
 MAX_BLOCK = 128
 POSITION_BYTES = MAX_BLOCK * WORD
 GROUP = 4

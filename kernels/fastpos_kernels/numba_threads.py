@@ -11,31 +11,35 @@ import threading
 from queue import SimpleQueue
 
 
-class _Ticket:
-    """One offer to help, taken by a helper or revoked by the caller, whichever is first.
+class Forked(RuntimeError):
+    """A child waits for helpers that only its parent has."""
 
-    ``work`` keeps the arrays alive that it writes to: a caller that is interrupted while it waits lets go of them.
-    """
+
+class _Ticket:
+    """One offer to help, taken by a helper or revoked by the caller, whichever is first."""
 
     def __init__(self, work):
         self.work = work
         self.claim = threading.Lock()
-        self.done = threading.Lock()
-        self.done.acquire()
+        self.done = threading.Event()
 
     def serve(self):
-        if self.claim.acquire(blocking=False):
-            try:
+        try:
+            if self.claim.acquire(blocking=False):
                 self.work()
-            finally:
-                self.work = None
-                self.done.release()
-
-    def settle(self):
-        if self.claim.acquire(blocking=False):
+        finally:
             self.work = None
-        else:
-            self.done.acquire()
+            self.done.set()
+
+    def settle(self, helpers):
+        """Revoke the offer or wait until it is served; may be called again after an interrupt, wherever that fell."""
+        if self.claim.acquire(blocking=False):
+            return
+        while not self.done.wait(1.0):
+            if helpers is not _helpers:
+                raise RuntimeError(
+                    "fastpos: this process was forked in the middle of a call, whose result is incomplete"
+                )
 
 
 class _Helpers:
@@ -47,7 +51,11 @@ class _Helpers:
     def grow(self, count: int):
         with self.growing:
             while self.count < count:
-                threading.Thread(target=self._serve, name="fastpos-helper", daemon=True).start()
+                try:
+                    threading.Thread(target=self._serve, name="fastpos-helper", daemon=True).start()
+                except RuntimeError:
+                    # The system gives no more threads. Those there are do the work, the caller at least.
+                    return
                 self.count += 1
 
     def _serve(self):
@@ -69,13 +77,27 @@ if hasattr(os, "register_at_fork"):
 
 
 def share(work, threads: int):
-    """Run ``work`` here and in up to ``threads - 1`` helpers at once; it must stop by itself once nothing is left."""
-    helpers = _helpers
+    """Run ``work`` here and in up to ``threads - 1`` helpers at once; it must stop by itself once nothing is left.
+
+    Nobody works any more when this returns or raises: an interrupt (Python delivers it as soon as the kernel is back)
+    must not leave a helper writing to arrays that the caller lets go of.
+    """
+    helpers, interrupt = _helpers, None
     if helpers.count < threads - 1:
         helpers.grow(threads - 1)
-    tickets = [_Ticket(work) for _ in range(threads - 1)]
-    for ticket in tickets:
-        helpers.tickets.put(ticket)
-    work()
-    for ticket in tickets:
-        ticket.settle()
+    tickets = [_Ticket(work) for _ in range(min(threads - 1, helpers.count))]
+    try:
+        for ticket in tickets:
+            helpers.tickets.put(ticket)
+        work()
+    finally:
+        while tickets:
+            try:
+                tickets[-1].settle(helpers)
+                tickets.pop()
+            except Forked:
+                raise
+            except BaseException as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
