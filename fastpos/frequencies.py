@@ -44,7 +44,7 @@ class Rates:
 
     def without_factor(self) -> "Rates":
         """The same clock with factor 1: what shifts a row that has the factor already."""
-        return replace(self, factor=1.0)
+        return self if self.factor == 1.0 else replace(self, factor=1.0)
 
 
 def _geometric(base: float, width: int) -> Iterable[Decimal]:
@@ -68,10 +68,12 @@ def _two_pi(digits: int) -> Decimal:
 def _magnitude(encoding: Rotary | Sinusoidal) -> int:
     """Digits before the point of the largest frequency."""
     given = encoding.inv_freq if isinstance(encoding, Rotary) else None
-    largest = max(map(abs, given)) if given is not None else 1 / min(encoding.base, 1.0)
     scaling = encoding.scaling if isinstance(encoding, Rotary) else None
-    factor = 1.0 if scaling is None else scaling.factor
-    return max(0, math.ceil(math.log10(max(largest, 1.0)) - math.log10(factor)))
+    if given is None:
+        largest = -math.log10(min(encoding.base, 1.0))
+    else:
+        largest = math.log10(max(1.0, *map(abs, given)))
+    return max(0, math.ceil(largest - (0.0 if scaling is None else math.log10(scaling.factor))))
 
 
 @lru_cache(maxsize=64)
