@@ -215,9 +215,7 @@ def make(
     kinds = [(type(array), array.dtype) for array in (*inputs, *outputs)]
     if copies:
         inputs = [rowwise(x) for x in inputs]
-        outputs = [
-            x if kept else rowwise(y) for x, y, kept in zip(inputs, outputs, [in_place] * len(inputs), strict=True)
-        ]
+        outputs = inputs if in_place else [rowwise(y) for y in outputs]
     bind = dispatch.kernels(backend)
     common = (inputs, outputs, layout.axes, rule)
     if isinstance(encoding, Rotary):

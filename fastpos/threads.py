@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-# Reading and writing this much takes some 60 us, three times what it takes to wake a helper.
+# Reading and writing this much takes some 60 us; a helper is awake after 26 us and waited for 22 us at the end.
 THREADED_BYTES = 4 << 20
 
 _chosen: int | None = None

@@ -1,6 +1,7 @@
 """Arrays of every size, kind and address: sizes 0 to 65537, strides of 2**31 elements, maps, views, odd addresses."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -178,3 +179,33 @@ def test_a_dtype_that_is_gone_is_not_taken_for_another(backend):
         fastpos.apply(rope, pickle.loads(right), start=0, backend=backend)
         with pytest.raises(TypeError, match="expected dtype"):
             fastpos.apply(rope, pickle.loads(wrong), start=0, backend=backend)
+
+
+def change(array, attribute, value):
+    """NumPy from 2.5 on warns of assignments to these; people's arrays change all the same."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        setattr(array, attribute, value)
+
+
+def test_an_array_changed_between_calls_is_looked_at_again(backend):
+    """The quick way of a repeated call knows its arrays by type, dtype, flags, shape and strides: each may change."""
+    rope, x, out = Rotary(8), np.ones((1, 3, 2, 8), np.float32), np.ones((1, 3, 2, 8), np.float32)
+    for _ in range(2):
+        fastpos.apply_(rope, x, start=0, backend=backend)
+        fastpos.apply(rope, x, start=0, out=out, backend=backend)
+    before = x.tobytes(), out.tobytes()
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match=r"out: .* read-only"):
+        fastpos.apply(rope, x, start=1, out=out, backend=backend)
+    x.flags.writeable = False
+    with pytest.raises(ValueError, match=r"x: .* read-only"):
+        fastpos.apply_(rope, x, start=1, backend=backend)
+    assert (x.tobytes(), out.tobytes()) == before
+    x.flags.writeable = True
+    change(x, "shape", (3, 1, 2, 8))
+    want = fastpos.apply(rope, x.copy(), start=1, backend=backend)
+    assert_same(fastpos.apply_(rope, x, start=1, backend=backend), want)
+    change(x, "dtype", np.int32)
+    with pytest.raises(TypeError, match="x: expected dtype"):
+        fastpos.apply_(rope, x, start=1, backend=backend)
