@@ -15,6 +15,17 @@ from .positions import HIGHEST, LOWEST
 from .tables import table_at
 
 Array = NDArray[Any]
+# The door for tensors, once one has come: it imports torch, which NumPy's users need not have.
+_door: Any = None
+
+
+def _tensors() -> Any:
+    global _door
+    if _door is None:
+        from . import torch_door
+
+        _door = torch_door
+    return _door
 
 
 def apply(
@@ -69,6 +80,9 @@ def apply(
     [1.0, 1.0, 1.0, 1.0]
     """
     inputs = (x, *more)
+    if type(x) is not np.ndarray and hasattr(type(x), "__torch_function__"):
+        results = _tensors().apply(encoding, inputs, start, positions, cu_seqlens, layout, out, backend)
+        return results if more else results[0]
     if out is not None and type(start) is int and positions is None and cu_seqlens is None:
         outputs = out if isinstance(out, tuple) else (out,)
         key = (id(encoding), layout, backend, dispatch.process, dispatch.scope.get(), len(more))
@@ -96,6 +110,10 @@ def apply_(
     >>> apply_(Rotary(4), k, start=7) is k
     True
     """
+    if type(x) is not np.ndarray and hasattr(type(x), "__torch_function__"):
+        inputs = (x, *more)
+        (_door or _tensors()).apply_(encoding, inputs, start, positions, cu_seqlens, layout, backend)
+        return inputs if more else x
     if type(start) is int and positions is None and cu_seqlens is None:
         # What a lookup finds and the kernel confirms has been checked before; anything else takes the long way.
         try:

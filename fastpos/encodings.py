@@ -40,6 +40,15 @@ def _flag(name: str, value: object) -> None:
         raise TypeError(f"{name}: expected True or False, got {value!r}")
 
 
+class _Spelled:
+    """What has itself in words, for traced graphs: made once, since a call has no time for it."""
+
+    spelling: str
+
+    def _spell(self) -> None:
+        object.__setattr__(self, "spelling", repr(self))
+
+
 @dataclass(frozen=True)
 class Linear:
     """Linear position interpolation: every frequency divided by ``factor`` (Chen et al. 2023, arXiv:2306.15595).
@@ -57,7 +66,7 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Rotary:
+class Rotary(_Spelled):
     """Rotary position embedding (Su et al. 2021, arXiv:2104.09864): channel pair i of a token at p turns by p * w_i.
 
     Parameters
@@ -111,6 +120,7 @@ class Rotary:
             raise ValueError(f"base: expected none beside inv_freq, which replaces it, got {base}")
         for name, value in (("head_dim", head_dim), ("base", base), ("rotary_dim", rotary_dim), ("inv_freq", inv_freq)):
             object.__setattr__(self, name, value)
+        self._spell()
 
     @property
     def pairs(self) -> int:
@@ -147,7 +157,7 @@ def _frequencies(values: Sequence[float] | NDArray[Any], pairs: int) -> tuple[fl
 
 
 @dataclass(frozen=True)
-class Sinusoidal:
+class Sinusoidal(_Spelled):
     """Sinusoids added to embeddings (Vaswani et al. 2017, arXiv:1706.03762): ``y = x * embedding_scale + PE(p)``.
 
     Parameters
@@ -186,6 +196,7 @@ class Sinusoidal:
         object.__setattr__(
             self, "embedding_scale", _positive("embedding_scale", self.embedding_scale, float(np.finfo(np.float32).max))
         )
+        self._spell()
 
     @property
     def pairs(self) -> int:
@@ -200,8 +211,9 @@ class Learned:
     Parameters
     ----------
     table
-        ``(rows, width)`` in float32, float16, bfloat16 or float64. It is copied, so that later changes to the caller's
-        array do not change what this encoding is. Two ``Learned`` are equal only when they are the same object.
+        ``(rows, width)`` in float32, float16, bfloat16 or float64. A NumPy array is copied, so that later changes to the
+        caller's do not change what this encoding is. A PyTorch tensor is kept as it is, for it may be trained: calls read
+        it as it then stands, and it gets its gradient. Two ``Learned`` are equal only when they are the same object.
     offset
         Rows before the row of position 0 (2 for OPT and BART). A position whose row does not exist is an IndexError.
 
@@ -211,27 +223,35 @@ class Learned:
     768
     """
 
-    table: NDArray[Any] = field(repr=False)
+    table: Any = field(repr=False)
     _: KW_ONLY
     offset: int = 0
 
     def __post_init__(self) -> None:
         if isinstance(self.table, np.ma.MaskedArray):
             raise TypeError("table: expected a plain array, got a masked array")
-        table = np.asarray(self.table)
-        if table.dtype.name not in ("float32", "float16", "bfloat16", "float64"):
+        table = self.table if self.is_tensor else np.asarray(self.table)
+        dtype = _name(table.dtype)
+        if dtype not in ("float32", "float16", "bfloat16", "float64"):
             raise TypeError(f"table: expected float32, float16, bfloat16 or float64, got {table.dtype}")
         if table.ndim != 2 or 0 in table.shape:
-            raise ValueError(f"table: expected shape (rows, width), got {table.shape}")
-        own = np.array(table, dtype=table.dtype.newbyteorder("="), order="C")
-        own.flags.writeable = False
-        object.__setattr__(self, "table", own)
-        object.__setattr__(self, "offset", _integer("offset", self.offset, 0, len(own) - 1))
+            raise ValueError(f"table: expected shape (rows, width), got {tuple(table.shape)}")
+        if not self.is_tensor:
+            table = np.array(table, dtype=table.dtype.newbyteorder("="), order="C")
+            table.flags.writeable = False
+            object.__setattr__(self, "table", table)
+        object.__setattr__(self, "offset", _integer("offset", self.offset, 0, len(table) - 1))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take a pickled or copied state; NumPy does not carry over that the table is read-only."""
         self.__dict__.update(state)
-        self.table.flags.writeable = False
+        if not self.is_tensor:
+            self.table.flags.writeable = False
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether the table is a PyTorch tensor."""
+        return hasattr(type(self.table), "__torch_function__")
 
     @property
     def width(self) -> int:
@@ -240,7 +260,12 @@ class Learned:
 
     def __repr__(self) -> str:
         rows, width = self.table.shape
-        return f"Learned(rows={rows}, width={width}, dtype={self.table.dtype.name}, offset={self.offset})"
+        return f"Learned(rows={rows}, width={width}, dtype={_name(self.table.dtype)}, offset={self.offset})"
+
+
+def _name(dtype: Any) -> str:
+    """``float32`` for NumPy's and PyTorch's."""
+    return getattr(dtype, "name", None) or str(dtype).removeprefix("torch.")
 
 
 Encoding = Rotary | Sinusoidal | Learned

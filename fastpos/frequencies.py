@@ -42,6 +42,10 @@ class Rates:
         """Sines and cosines at integer positions, ``(..., pairs)``, without ``factor``."""
         return numpy_clock.sincos(positions, self.words, self.residuals)
 
+    def reversed(self) -> "Rates":
+        """The clock that runs backwards: what takes a gradient back through a rotation (its transpose, same factor)."""
+        return replace(self, words=-self.words, residuals=-self.residuals)
+
     def without_factor(self) -> "Rates":
         """The same clock with factor 1: what shifts a row that has the factor already."""
         return self if self.factor == 1.0 else replace(self, factor=1.0)

@@ -106,7 +106,7 @@ def shift_(
     place = resolve_shift(places, k.shape, by)
     plan.check_inputs(rope, (k,), places, ("k",))
     plan.check_output("k", k, k)
-    made = plan.make(rope, (k,), (k,), places, place[0], dispatch.choose(backend), factor=False)
+    made = plan.make(rope, (k,), (k,), places, place[0], dispatch.choose(backend), turn="shift")
     if k.size:
         execute(made, (k,), (k,), place)
     return k

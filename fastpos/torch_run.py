@@ -1,0 +1,82 @@
+"""What the operators do with tensors in main memory: kernels get their addresses.
+
+A decoded token must not pay for NumPy arrays that stand for its tensors (3 us each): calls with an integer start or with
+ids find their launch by dtypes, shapes and strides. Everything else goes the way of arrays.
+"""
+
+from typing import Any
+
+import torch
+from fastpos_kernels.rules import DONE, IDS, START
+
+from . import dispatch, threads
+from .call import execute, prepare
+from .plan import Plan
+from .positions import starts_of
+from .torch_device import run_on_device
+from .torch_request import Tensors, arrays_of, check_tensors, encoding_of, key_of, place_of, request_of
+
+MAX_LAUNCHES = 4096
+# As numba_record.CHECK: look for overlaps, then run.
+CHECK = 1
+# Kernels and records of calls with one or two tensors that are small enough for one thread, and what keeps them alive.
+_quick: dict[tuple[Any, ...], tuple[Any, int, Any]] = {}
+
+
+def run(
+    inputs: Tensors,
+    outputs: Tensors,
+    call: str,
+    start: int,
+    where: torch.Tensor | None,
+    begins: torch.Tensor | None,
+    table: torch.Tensor | None,
+) -> None:
+    """Apply an encoding to one or two tensors in main memory."""
+    if where is not None and where.ndim == 0 and request_of(call).rule == "start":
+        start, where = int(starts_of("start", where.item(), None)), None
+    apart = outputs is not inputs
+    key = key_of(call, apart, () if where is None else (where,), (*inputs, *outputs) if apart else inputs)
+    found = _quick.get(key)
+    if found is not None and _run_quick(found, inputs, outputs, start if where is None else where.data_ptr()):
+        return
+    request = request_of(call)
+    check_tensors(inputs, outputs)
+    backend = dispatch.choose(request.backend, "cpu")
+    if backend == "triton":
+        run_on_device(inputs, outputs, call, start, where, begins, table)
+        return
+    encoding = encoding_of(request, table, backend)
+    sources, targets = arrays_of(inputs, outputs)
+    place = place_of(request, start, where, begins)
+    plan, _, found_place = prepare(
+        encoding, sources, targets, **place, letters=request.layout, backend=backend, turn=request.turn, device="cpu"
+    )
+    if not any(source.size for source in sources):
+        return
+    execute(plan, sources, targets, found_place)
+    if table is None and found_place[0].kind in (START, IDS) and _is_quick(plan, where):
+        if len(_quick) >= MAX_LAUNCHES:
+            _quick.clear()
+        launch = plan.launch.by_address()
+        _quick[key] = (launch.kernel, launch.addresses[0], launch)
+
+
+def _run_quick(found: tuple[Any, int, Any], inputs: Tensors, outputs: Tensors, place: int) -> bool:
+    kernel, record, _ = found
+    x, y = inputs[0].data_ptr(), outputs[0].data_ptr()
+    if len(inputs) == 1:
+        return bool(kernel(record, x, y, 0, 0, place, 0, 0, CHECK) == DONE)
+    return bool(kernel(record, x, y, inputs[1].data_ptr(), outputs[1].data_ptr(), place, 0, 0, CHECK) == DONE)
+
+
+def _is_quick(plan: Plan, where: torch.Tensor | None) -> bool:
+    small = 2 * plan.bytes_read < threads.THREADED_BYTES and not plan.streamed
+    native = where is None or where.dtype in (torch.int64, torch.int32)
+    return plan.backend == "numba" and not plan.copies and small and native
+
+
+def quick_launch(call: str, inputs: Tensors, outputs: Tensors, ids: Tensors) -> tuple[Any, int, Any] | None:
+    """The kernel of a call that has run, its record, and what keeps that alive; None when there is none by address."""
+    apart = outputs is not inputs
+    return _quick.get(key_of(call, apart, ids, (*inputs, *outputs) if apart else inputs)) if len(inputs) <= 2 else None
