@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from fastpos_kernels.rules import DONE
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from . import dispatch
 from .call import latest, latest_apart, prepare, quick, run
@@ -14,7 +14,7 @@ from .plan import Plan, check_encoding
 from .positions import HIGHEST, LOWEST
 from .tables import table_at
 
-Array = NDArray[Any]
+Array = Any  # a NumPy array or a PyTorch tensor, whose module is not imported for its name
 # The door for tensors, once one has come: it imports torch, which NumPy's users need not have.
 _door: Any = None
 
@@ -81,7 +81,7 @@ def apply(
     """
     inputs = (x, *more)
     if type(x) is not np.ndarray and hasattr(type(x), "__torch_function__"):
-        results = _tensors().apply(encoding, inputs, start, positions, cu_seqlens, layout, out, backend)
+        results = _tensors().apply(encoding, inputs, out, start, positions, cu_seqlens, layout, backend)
         return results if more else results[0]
     if out is not None and type(start) is int and positions is None and cu_seqlens is None:
         outputs = out if isinstance(out, tuple) else (out,)
@@ -112,7 +112,7 @@ def apply_(
     """
     if type(x) is not np.ndarray and hasattr(type(x), "__torch_function__"):
         inputs = (x, *more)
-        (_door or _tensors()).apply_(encoding, inputs, start, positions, cu_seqlens, layout, backend)
+        (_door or _tensors()).apply(encoding, inputs, inputs, start, positions, cu_seqlens, layout, backend)
         return inputs if more else x
     if type(start) is int and positions is None and cu_seqlens is None:
         # What a lookup finds and the kernel confirms has been checked before; anything else takes the long way.
@@ -154,6 +154,9 @@ def explain(
     'rotate'
     """
     inputs = (x, *more)
+    if hasattr(type(x), "__torch_function__"):
+        plan: Plan = _tensors().explain(encoding, inputs, out, start, positions, cu_seqlens, layout, backend)
+        return plan
     return prepare(encoding, inputs, out, start, positions, cu_seqlens, layout, backend)[0]
 
 

@@ -101,6 +101,11 @@ def shift_(
     """
     if not isinstance(rope, Rotary):
         raise TypeError(f"rope: expected fastpos.Rotary, got {rope!r}")
+    if hasattr(type(k), "__torch_function__"):
+        from . import torch_door
+
+        torch_door.shift_(rope, k, by, layout, backend)
+        return k
     plan.check_kind("k", k)
     places = plan.layout_for(rope, layout, k.ndim)
     place = resolve_shift(places, k.shape, by)

@@ -6,6 +6,7 @@ and transforms with those of a call that an operator has carried out; dispatch m
 asked for beside them. Anything else takes the operator, which also refuses what has to be refused.
 """
 
+import sys
 import weakref
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ import torch
 from fastpos_kernels.rules import DONE
 from torch._C._dynamo.guards import TensorGuards
 from torch.autograd import forward_ad
+from torch.nn import functional
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from . import dispatch
@@ -30,6 +32,12 @@ def _key(
 ) -> tuple[Any, ...]:
     way = 0 if outputs is inputs else 1 if outputs is None else 2
     return id(encoding), way, positions is None, layout, backend, dispatch.process, dispatch.scope.get(), len(inputs)
+
+
+def in_context_parallel() -> bool:
+    """Whether PyTorch's context parallelism is on: plain tensors are then one device's part of a sequence."""
+    module: Any = sys.modules.get("torch.distributed.tensor.experimental._context_parallel._attention")
+    return module is not None and functional.scaled_dot_product_attention in module._replaced_functions
 
 
 def run(
@@ -50,7 +58,7 @@ def run(
     if outputs is not None and len(outputs) != len(inputs):
         return None
     if positions is None:
-        if type(start) is not int or not LOWEST < start < HIGHEST or not check(*tensors):
+        if type(start) is not int or not LOWEST < start < HIGHEST or not check(*tensors) or in_context_parallel():
             return None
         place = start
     else:

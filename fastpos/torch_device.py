@@ -11,13 +11,11 @@ from typing import Any
 import torch
 from fastpos_kernels.rules import START
 
-from . import dispatch
-from .call import check_rows, prepare
-from .encodings import Encoding, Learned
+from .call import check_rows
+from .encodings import Learned
 from .plan import check_apart, layout_for
 from .positions import resolve
-from .tensors import Array
-from .torch_request import Request, Tensors, arrays_of, check_tensors, encoding_of, key_of, place_of, request_of
+from .torch_request import Tensors, arrays_of, check_tensors, encoding_of, key_of, place_of, planned, request_of
 
 MAX_LAUNCHES = 4096
 INTEGERS = (torch.int8, torch.int16, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
@@ -33,8 +31,8 @@ def _checks_values() -> bool:
 def run_on_device(
     inputs: Tensors,
     outputs: Tensors,
-    call: str,
     start: int,
+    call: str,
     where: torch.Tensor | None,
     begins: torch.Tensor | None,
     table: torch.Tensor | None,
@@ -51,7 +49,7 @@ def run_on_device(
             launch(inputs, outputs, start if where is None else where, begins, 1, True)
             return
     check_tensors(inputs, outputs)
-    _run(inputs, outputs, call, start, where, begins, table, key)
+    _run(inputs, outputs, start, call, where, begins, table, key)
 
 
 def _native(ids: torch.Tensor | None) -> torch.Tensor | None:
@@ -69,32 +67,19 @@ def _distances(tensors: Tensors) -> tuple[int, ...]:
 def _run(
     inputs: Tensors,
     outputs: Tensors,
-    call: str,
     start: int,
+    call: str,
     where: torch.Tensor | None,
     begins: torch.Tensor | None,
     table: torch.Tensor | None,
     key: tuple[Any, ...],
 ) -> None:
-    request, device = request_of(call), str(inputs[0].device)
-    backend = dispatch.choose(request.backend, device)
-    encoding = encoding_of(request, table, backend)
+    if _checks_values():
+        _check_values(inputs[0], start, call, where, begins, table)
     in_place = all(x is y for x, y in zip(inputs, outputs, strict=True))
     sources = tuple(_rowwise(x) for x in inputs)
     targets = sources if in_place else tuple(_rowwise(y) for y in outputs)
-    arrays, results = arrays_of(sources, targets)
-    if _checks_values():
-        _check_values(encoding, arrays[0], request, start, where, begins)
-    plan, _, place = prepare(
-        encoding,
-        arrays,
-        results,
-        **place_of(request, start, where, begins),
-        letters=request.layout,
-        backend=backend,
-        turn=request.turn,
-        device=device,
-    )
+    plan, arrays, _, place = planned(sources, targets, start, call, where, begins, table)
     if not any(array.size for array in arrays):
         return
     check_apart(*arrays_of(inputs, outputs))
@@ -121,15 +106,17 @@ def _rowwise(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _check_values(
-    encoding: Encoding,
-    x: Array,
-    request: Request,
+    x: torch.Tensor,
     start: int,
+    call: str,
     where: torch.Tensor | None,
     begins: torch.Tensor | None,
+    table: torch.Tensor | None,
 ) -> None:
+    request = request_of(call)
+    encoding = encoding_of(request, table, "triton")
     host = [None if ids is None else ids.cpu() for ids in (where, begins)]
     layout = layout_for(encoding, request.layout, x.ndim)
-    place = resolve(layout, x.shape, **place_of(request, start, *host))
+    place = resolve(layout, tuple(x.shape), **place_of(request, start, *host))
     if isinstance(encoding, Learned):
-        check_rows(encoding, place, x.shape[layout.token], x.size)
+        check_rows(encoding, place, x.shape[layout.token], x.numel())

@@ -1,5 +1,6 @@
 """The door for tensors: from the arguments of ``fastpos.apply`` to an operator."""
 
+import sys
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -11,87 +12,124 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from . import torch_decode, torch_ops, torch_rules
 from .encodings import Encoding, Learned
-from .plan import Turn, check_encoding, name_of
+from .plan import Plan, Turn, check_apart, check_encoding, layout_for, name_of
 from .positions import HIGHEST, LOWEST, check_given, integers, starts_of
-from .tensors import check_plain
-from .torch_request import OFFSET, Tensors, word
+from .tensors import check_plain, standing
+from .torch_request import OFFSET, Tensors, planned, request_of, word
 
 Where = torch.Tensor | None
+# What an operator takes behind its tensors.
+Place = tuple[int, str, Where, Where, Where]
+NEW, IN_PLACE, INTO = range(3)
+OPERATORS = (
+    (torch_ops.encode, torch_ops.encode_pair),
+    (torch_ops.encode_, torch_ops.encode_pair_),
+    (torch_ops.encode_into, torch_ops.encode_pair_into),
+)
 torch_rules.register()
 
 
-def apply_(
+def apply(
     encoding: Encoding,
     inputs: Tensors,
+    outputs: Any,
     start: Any,
     positions: Any,
     cu_seqlens: Any,
     layout: Any,
     backend: Any,
     turn: Turn = "apply",
-) -> None:
-    """``fastpos.apply_`` on tensors."""
+) -> Tensors:
+    """``fastpos.apply`` on tensors; ``outputs`` are the inputs themselves (``apply_``), other tensors, or None."""
+    if outputs is not None and outputs is not inputs:
+        outputs = _outputs(outputs, inputs)
     tracing = torch.compiler.is_compiling()
     quick = not tracing and turn == "apply" and cu_seqlens is None
-    if quick and torch_decode.run(encoding, inputs, inputs, start, positions, layout, backend) is not None:
-        return
-    call, place = _arguments(encoding, inputs, start, positions, cu_seqlens, layout, backend, turn)
-    table = place[3]
-    for name, tensor in [*((name_of(index), x) for index, x in enumerate(inputs)), ("table", table)]:
-        _check_constant(name, tensor)
-    for first in range(0, len(inputs), 2):
-        pair = inputs[first : first + 2]
-        operator = torch_ops.encode_ if len(pair) == 1 else torch_ops.encode_pair_
-        operator(*pair, call, *place)
-    if not tracing:
-        _count_version(inputs)
-        if quick:
-            torch_decode.remember(encoding, inputs, inputs, positions, layout, backend, call, inputs)
-
-
-def apply(
-    encoding: Encoding,
-    inputs: Tensors,
-    start: Any,
-    positions: Any,
-    cu_seqlens: Any,
-    layout: Any,
-    out: Any,
-    backend: Any,
-) -> Tensors:
-    """``fastpos.apply`` on tensors."""
-    outputs = tuple(out) if isinstance(out, tuple | list) else None if out is None else (out,)
-    quick = not torch.compiler.is_compiling() and cu_seqlens is None
     if quick:
         done = torch_decode.run(encoding, inputs, outputs, start, positions, layout, backend)
         if done is not None:
             return done
-    call, place = _arguments(encoding, inputs, start, positions, cu_seqlens, layout, backend, "apply")
-    if outputs is None:
-        results: list[torch.Tensor] = []
-        for first in range(0, len(inputs), 2):
-            pair = inputs[first : first + 2]
-            found = (torch_ops.encode if len(pair) == 1 else torch_ops.encode_pair)(*pair, call, *place)
-            results.extend((found,) if len(pair) == 1 else found)
-        if quick:
-            torch_decode.remember(encoding, inputs, None, positions, layout, backend, call, tuple(results))
-        return tuple(results)
-    if len(outputs) != len(inputs):
-        raise ValueError(f"out: expected {len(inputs)} tensors, one for each input, got {len(outputs)}")
-    for index, (x, y) in enumerate(zip(inputs, outputs, strict=True)):
-        name = "out" if len(inputs) == 1 else f"out[{index}]"
-        check_plain(name, y, x)
-        _check_constant(name, y)
-        _check_constant(name_of(index), x)
-    _check_constant("table", place[3])
+    place = _arguments(encoding, inputs, start, positions, cu_seqlens, layout, backend, turn)
+    if outputs is not None:
+        _check_constant(inputs, outputs, place[4])
+    if type(inputs[0]) is not torch.Tensor and _sharded(inputs):
+        place = _spread(encoding, inputs, outputs, layout, place)
+    elif len(inputs) > 2 and not tracing:
+        # Operators take two at a time: all is checked before the first of them writes.
+        _, sources, targets, _ = planned(inputs, outputs, *place)
+        check_apart(sources, targets)
+    results: list[torch.Tensor] = []
     for first in range(0, len(inputs), 2):
-        pair, targets = inputs[first : first + 2], outputs[first : first + 2]
-        operator = torch_ops.encode_into if len(pair) == 1 else torch_ops.encode_pair_into
-        operator(*pair, *targets, call, *place)
-    if not torch.compiler.is_compiling():
-        _count_version(outputs)
+        some, there = inputs[first : first + 2], () if outputs is None else outputs[first : first + 2]
+        way = NEW if outputs is None else IN_PLACE if outputs is inputs else INTO
+        made = OPERATORS[way][len(some) - 1](*some, *(there if way == INTO else ()), *place)
+        results.extend(there if outputs is not None else made if len(some) == 2 else (made,))
+    done = inputs if outputs is inputs else tuple(results)
+    if outputs is not None and not tracing:
+        _count_version(done)
     if quick:
-        torch_decode.remember(encoding, inputs, outputs, positions, layout, backend, call, outputs)
+        torch_decode.remember(encoding, inputs, outputs, positions, layout, backend, place[1], done)
+    return done
+
+
+def _sharded(inputs: Tensors) -> bool:
+    """Whether tensors are spread over devices: then the module that makes such tensors has been imported."""
+    return "torch.distributed.tensor" in sys.modules and torch_distributed().is_sharded(inputs)
+
+
+def _spread(encoding: Encoding, inputs: Tensors, outputs: Any, layout: Any, place: Place) -> Place:
+    start, call, where, begins, table = place
+    sharding = torch_distributed()
+    sharding.check(encoding, inputs, outputs, layout, request_of(call).rule)
+    return start, call, *(sharding.spread(inputs[0], ids) for ids in (where, begins, table))
+
+
+def torch_distributed() -> Any:
+    """The rules for sharded tensors, registered when there is one."""
+    from . import torch_distributed as rules
+
+    return rules
+
+
+def explain(
+    encoding: Encoding,
+    inputs: Tensors,
+    outputs: Any,
+    start: Any,
+    positions: Any,
+    cu_seqlens: Any,
+    layout: Any,
+    backend: Any,
+) -> Plan:
+    """``fastpos.explain`` on tensors."""
+    if outputs is not None:
+        outputs = _outputs(outputs, inputs)
+    place = _arguments(encoding, inputs, start, positions, cu_seqlens, layout, backend, "apply")
+    return planned(inputs, outputs, *place)[0]
+
+
+def shift_(rope: Encoding, k: Any, by: Any, layout: Any, backend: Any) -> None:
+    """``fastpos.shift_`` on a tensor: all tokens of a row stand at ``by``."""
+    check_plain("k", k, k)
+    axes = layout_for(rope, layout, k.ndim)
+    batch = None if axes.batch is None else k.shape[axes.batch]
+    if isinstance(by, torch.Tensor) or np.ndim(by):
+        rows = _ids("by", by, k)
+        starts_of("by", standing("by", rows), batch, readable=False)
+    else:
+        rows = torch.tensor([starts_of("by", by, None)], device=k.device)
+    positions = rows.reshape(-1, 1).expand(-1, k.shape[axes.token])
+    inputs = (k,)
+    apply(rope, inputs, inputs, None, positions if batch is not None else positions[0], None, layout, backend, "shift")
+
+
+def _outputs(out: Any, inputs: Tensors) -> Tensors:
+    outputs = tuple(out) if isinstance(out, tuple | list) else (out,)
+    if len(outputs) != len(inputs):
+        raise ValueError(f"out: expected {len(inputs)} arrays, one for each input, got {len(outputs)}")
+    for index, (x, y) in enumerate(zip(inputs, outputs, strict=True)):
+        if y is not x:
+            check_plain("out" if len(inputs) == 1 else f"out[{index}]", y, inputs[0])
     return outputs
 
 
@@ -104,7 +142,7 @@ def _arguments(
     layout: Any,
     backend: Any,
     turn: Turn,
-) -> tuple[str, tuple[int, Where, Where, Where]]:
+) -> Place:
     """The operators' arguments behind the tensors."""
     check_encoding(encoding)
     if layout is not None and not isinstance(layout, str):
@@ -116,10 +154,15 @@ def _arguments(
         for index, tensor in enumerate(inputs):
             _check_real(name_of(index), tensor, x)
     check_given(start, positions, cu_seqlens)
+    if positions is None and not torch.compiler.is_compiling() and torch_decode.in_context_parallel():
+        raise ValueError(
+            "expected positions= under PyTorch's context parallelism, where each device has its own part of the tokens, got a "
+            "start or boundaries of the whole sequence; give context_parallel a positions buffer to shard with the tokens"
+        )
     rule, number, where, begins = _place(x, start, positions, cu_seqlens)
     words = f"{OFFSET}{encoding.offset})" if isinstance(encoding, Learned) else encoding.spelling
     table = _table(encoding, x) if isinstance(encoding, Learned) else None
-    return word(words, layout, backend, rule, turn), (number, where, begins, table)
+    return number, word(words, layout, backend, rule, turn), where, begins, table
 
 
 def _check_real(name: str, tensor: torch.Tensor, first: torch.Tensor) -> None:
@@ -135,12 +178,16 @@ def _check_real(name: str, tensor: torch.Tensor, first: torch.Tensor) -> None:
         )
 
 
-def _check_constant(name: str, tensor: Where) -> None:
-    if tensor is not None and tensor.requires_grad:
-        raise ValueError(
-            f"{name}: expected a tensor that requires no gradient, for a result that is written in place has none; use "
-            "fastpos.apply without out="
-        )
+def _check_constant(inputs: Tensors, outputs: Tensors, table: Where) -> None:
+    """Refuse a gradient that would be lost."""
+    for index, (x, y) in enumerate(zip(inputs, outputs, strict=True)):
+        out = "out" if len(inputs) == 1 else f"out[{index}]"
+        for name, tensor in ((name_of(index), x), (out, y), ("table", table)):
+            if tensor is not None and tensor.requires_grad:
+                raise ValueError(
+                    f"{name}: expected a tensor that requires no gradient, for what is written into a tensor that is there "
+                    "has none; use fastpos.apply without out="
+                )
 
 
 def _count_version(tensors: Tensors) -> None:

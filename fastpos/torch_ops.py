@@ -12,7 +12,8 @@ import torch
 from .torch_device import run_on_device
 from .torch_run import run
 
-WHERE = "str call, SymInt start=0, Tensor? where=None, Tensor? begins=None, Tensor? table=None"
+# Sharding keeps what it has found out by the arguments from the first integer on: the word must be among them.
+WHERE = "SymInt start, str call, Tensor? where=None, Tensor? begins=None, Tensor? table=None"
 SCHEMAS = {
     "encode": f"(Tensor x, {WHERE}) -> Tensor",
     "encode_pair": f"(Tensor x, Tensor y, {WHERE}) -> (Tensor, Tensor)",
@@ -29,29 +30,29 @@ for _name, _schema in SCHEMAS.items():
 def _implement(key: str, work: Any) -> None:
     """Six operators from one function; the dispatcher leaves out arguments that equal their defaults."""
 
-    def encode(x, call, start=0, where=None, begins=None, table=None):  # type: ignore[no-untyped-def]
+    def encode(x, start, call, where=None, begins=None, table=None):  # type: ignore[no-untyped-def]
         result = torch.empty_like(x)
-        work((x,), (result,), call, start, where, begins, table)
+        work((x,), (result,), start, call, where, begins, table)
         return result
 
-    def encode_pair(x, y, call, start=0, where=None, begins=None, table=None):  # type: ignore[no-untyped-def]
+    def encode_pair(x, y, start, call, where=None, begins=None, table=None):  # type: ignore[no-untyped-def]
         results = (torch.empty_like(x), torch.empty_like(y))
-        work((x, y), results, call, start, where, begins, table)
+        work((x, y), results, start, call, where, begins, table)
         return results
 
-    def encode_(x, call, start=0, where=None, begins=None, table=None):  # type: ignore[no-untyped-def]
+    def encode_(x, start, call, where=None, begins=None, table=None):  # type: ignore[no-untyped-def]
         tensors = (x,)
-        work(tensors, tensors, call, start, where, begins, table)
+        work(tensors, tensors, start, call, where, begins, table)
 
-    def encode_pair_(x, y, call, start=0, where=None, begins=None, table=None):  # type: ignore[no-untyped-def]
+    def encode_pair_(x, y, start, call, where=None, begins=None, table=None):  # type: ignore[no-untyped-def]
         tensors = (x, y)
-        work(tensors, tensors, call, start, where, begins, table)
+        work(tensors, tensors, start, call, where, begins, table)
 
-    def encode_into(x, out, call, start=0, where=None, begins=None, table=None):  # type: ignore[no-untyped-def]
-        work((x,), (out,), call, start, where, begins, table)
+    def encode_into(x, out, start, call, where=None, begins=None, table=None):  # type: ignore[no-untyped-def]
+        work((x,), (out,), start, call, where, begins, table)
 
-    def encode_pair_into(x, y, out, out_y, call, start=0, where=None, begins=None, table=None):  # type: ignore[no-untyped-def]
-        work((x, y), (out, out_y), call, start, where, begins, table)
+    def encode_pair_into(x, y, out, out_y, start, call, where=None, begins=None, table=None):  # type: ignore[no-untyped-def]
+        work((x, y), (out, out_y), start, call, where, begins, table)
 
     library.impl("encode", encode, key)
     library.impl("encode_pair", encode_pair, key)
@@ -66,12 +67,12 @@ _implement("CUDA", run_on_device)
 
 
 @torch.library.register_fake("fastpos::encode", lib=library)
-def _fake_encode(x, call, start=0, where=None, begins=None, table=None):  # type: ignore[no-untyped-def]
+def _fake_encode(x, start, call, where=None, begins=None, table=None):  # type: ignore[no-untyped-def]
     return torch.empty_like(x)
 
 
 @torch.library.register_fake("fastpos::encode_pair", lib=library)
-def _fake_encode_pair(x, y, call, start=0, where=None, begins=None, table=None):  # type: ignore[no-untyped-def]
+def _fake_encode_pair(x, y, start, call, where=None, begins=None, table=None):  # type: ignore[no-untyped-def]
     return torch.empty_like(x), torch.empty_like(y)
 
 

@@ -8,8 +8,10 @@ import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from . import dispatch, spelling
+from .call import prepare
 from .encodings import Encoding, Learned
-from .plan import Turn, name_of
+from .plan import Plan, Turn, name_of
+from .positions import Place
 from .tensors import Array, check_plain, standing
 
 Tensors = tuple[torch.Tensor, ...]
@@ -88,6 +90,33 @@ def place_of(request: Request, start: int, where: torch.Tensor | None, begins: t
     if begins is not None:
         place["start"] = standing("start", begins)
     return place
+
+
+def planned(
+    inputs: Tensors,
+    outputs: Tensors | None,
+    start: int,
+    call: str,
+    where: torch.Tensor | None,
+    begins: torch.Tensor | None,
+    table: torch.Tensor | None,
+) -> tuple[Plan, tuple[Array, ...], tuple[Array, ...], Place]:
+    """The plan of a call, arrays that stand for its inputs and outputs (new ones when None), and where tokens stand."""
+    request, device = request_of(call), str(inputs[0].device)
+    backend = dispatch.choose(request.backend, device)
+    encoding = encoding_of(request, table, backend)
+    sources, targets = arrays_of(inputs, inputs if outputs is None else outputs)
+    plan, made, place = prepare(
+        encoding,
+        sources,
+        None if outputs is None else targets,
+        **place_of(request, start, where, begins),
+        letters=request.layout,
+        backend=backend,
+        turn=request.turn,
+        device=device,
+    )
+    return plan, sources, made, place
 
 
 def key_of(call: str, apart: bool, ids: Tensors, tensors: Tensors) -> tuple[Any, ...]:

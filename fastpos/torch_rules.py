@@ -22,7 +22,7 @@ def _back(request: Request) -> str:
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     count = 2 if isinstance(inputs[1], torch.Tensor) else 1
-    call, start, where, begins, table = inputs[count:]
+    start, call, where, begins, table = inputs[count:]
     ctx.call, ctx.start, ctx.count = call, start, count
     ctx.table = None if table is None else (table.shape, table.dtype)
     ctx.save_for_backward(where, begins)
@@ -44,7 +44,10 @@ def _backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
             scale = encoding.embedding_scale
             inputs = [grad if grad is None or scale == 1.0 else grad * scale for grad in grads]
         else:
-            inputs = [None if grad is None else torch_ops.encode(grad, _back(request), *place) for grad in grads]
+            inputs = [
+                None if grad is None else torch_ops.encode(grad, ctx.start, _back(request), where, begins)
+                for grad in grads
+            ]
     return (*inputs, None, None, None, None, table)
 
 

@@ -10,11 +10,11 @@ import torch
 from fastpos_kernels.rules import DONE, IDS, START
 
 from . import dispatch, threads
-from .call import execute, prepare
+from .call import execute
 from .plan import Plan
 from .positions import starts_of
 from .torch_device import run_on_device
-from .torch_request import Tensors, arrays_of, check_tensors, encoding_of, key_of, place_of, request_of
+from .torch_request import Tensors, check_tensors, key_of, planned, request_of
 
 MAX_LAUNCHES = 4096
 # As numba_record.CHECK: look for overlaps, then run.
@@ -26,8 +26,8 @@ _quick: dict[tuple[Any, ...], tuple[Any, int, Any]] = {}
 def run(
     inputs: Tensors,
     outputs: Tensors,
-    call: str,
     start: int,
+    call: str,
     where: torch.Tensor | None,
     begins: torch.Tensor | None,
     table: torch.Tensor | None,
@@ -40,22 +40,15 @@ def run(
     found = _quick.get(key)
     if found is not None and _run_quick(found, inputs, outputs, start if where is None else where.data_ptr()):
         return
-    request = request_of(call)
     check_tensors(inputs, outputs)
-    backend = dispatch.choose(request.backend, "cpu")
-    if backend == "triton":
-        run_on_device(inputs, outputs, call, start, where, begins, table)
+    if dispatch.choose(request_of(call).backend, "cpu") == "triton":
+        run_on_device(inputs, outputs, start, call, where, begins, table)
         return
-    encoding = encoding_of(request, table, backend)
-    sources, targets = arrays_of(inputs, outputs)
-    place = place_of(request, start, where, begins)
-    plan, _, found_place = prepare(
-        encoding, sources, targets, **place, letters=request.layout, backend=backend, turn=request.turn, device="cpu"
-    )
+    plan, sources, targets, place = planned(inputs, outputs, start, call, where, begins, table)
     if not any(source.size for source in sources):
         return
-    execute(plan, sources, targets, found_place)
-    if table is None and found_place[0].kind in (START, IDS) and _is_quick(plan, where):
+    execute(plan, sources, targets, place)
+    if table is None and place[0].kind in (START, IDS) and _is_quick(plan, where):
         if len(_quick) >= MAX_LAUNCHES:
             _quick.clear()
         launch = plan.launch.by_address()
