@@ -7,7 +7,7 @@ or (rows, channels). Array strides are in units of ``unit`` elements, so that th
 import triton
 import triton.language as tl
 
-from .triton_clock import sincos
+from .triton_clock import load_rates, sincos
 from .triton_jit import entry
 from .triton_positions import positions_of
 
@@ -29,8 +29,7 @@ def _row_of(batch, token, batch_stride, token_stride, unit: tl.constexpr):
 def add_sinusoid(
     x,
     y,
-    words,
-    residuals,
+    rates,
     where,
     starts,
     start: tl.int64,
@@ -53,39 +52,54 @@ def add_sinusoid(
     tile_pairs: tl.constexpr,
     steps: tl.constexpr,
     blocks: tl.constexpr,
+    alike: tl.constexpr,
     hardware: tl.constexpr,
 ):
     """Add sinusoids; ``blocks`` programs share a row, and each passes ``steps`` tiles of rows by the same pairs."""
-    computed: tl.constexpr = residuals.dtype.element_ty
+    wide: tl.constexpr = x.dtype.element_ty == tl.float64
+    computed: tl.constexpr = tl.float64 if wide else tl.float32
     kind: tl.constexpr = y.dtype.element_ty
     program = tl.program_id(0)
     block = program % blocks
-    first = program // blocks * (steps * tile_rows)
-    pair = block * tile_pairs + tl.arange(0, tile_pairs)
-    word = tl.load(words + pair, mask=pair < pairs, other=0)[None, :]
-    residual = tl.load(residuals + pair, mask=pair < pairs, other=0)[None, :]
     span: tl.constexpr = 2 * tile_pairs if interleaved else tile_pairs
     limit: tl.constexpr = 2 * pairs if interleaved else pairs
     channel = (block * span + tl.arange(0, span))[None, :]
+    every = tl.broadcast_to(channel, (tile_rows, span))
+    word, residual = load_rates(rates, every, pairs, interleaved, (tile_rows, tile_pairs, 2), wide)
     factor = tl.full((1, 1), scale, computed)
+    row = program // blocks * (steps * tile_rows) + tl.arange(0, tile_rows) * steps
+    batch = (row.to(tl.uint32) // tokens.to(tl.uint32)).to(tl.int32)
+    token = row - batch * tokens
+    at = batch.to(tl.int64) * x_batch + token.to(tl.int64) * x_token
+    x_turn = x_batch - (tokens - 1) * x_token
+    if not alike:
+        to = batch.to(tl.int64) * y_batch + token.to(tl.int64) * y_token
+        y_turn = y_batch - (tokens - 1) * y_token
     for step in tl.static_range(steps):
-        batch, token, inside = _place(first + step * tile_rows, tile_rows, rows, tokens)
+        inside = row + step < rows
         position = positions_of(
             rule, started, where, starts, start, documents, ids_batch, ids_token, batch, token, inside
         )
         sine, cosine = sincos(position[:, None], word, residual, hardware)
         mask = inside[:, None] & (channel < limit)
-        at = _row_of(batch, token, x_batch, x_token, unit) + channel
-        to = _row_of(batch, token, y_batch, y_token, unit) + channel
+        source = x + (at[:, None] * unit + channel)
+        target = y + ((at if alike else to)[:, None] * unit + channel)
         if interleaved:
             wave = tl.reshape(tl.join(sine, cosine), (tile_rows, span))
-            value = tl.load(x + at, mask=mask).to(computed)
-            tl.store(y + to, tl.fma(value, factor, wave).to(kind), mask=mask)
+            value = tl.load(source, mask=mask).to(computed)
+            tl.store(target, tl.fma(value, factor, wave).to(kind), mask=mask)
         else:
-            a = tl.load(x + at, mask=mask).to(computed)
-            b = tl.load(x + at + pairs, mask=mask).to(computed)
-            tl.store(y + to, tl.fma(a, factor, sine).to(kind), mask=mask)
-            tl.store(y + to + pairs, tl.fma(b, factor, cosine).to(kind), mask=mask)
+            a = tl.load(source, mask=mask).to(computed)
+            b = tl.load(source + pairs, mask=mask).to(computed)
+            tl.store(target, tl.fma(a, factor, sine).to(kind), mask=mask)
+            tl.store(target + pairs, tl.fma(b, factor, cosine).to(kind), mask=mask)
+        if step + 1 < steps:
+            turned = token + 1 == tokens
+            token = tl.where(turned, 0, token + 1)
+            batch += turned.to(tl.int32)
+            at += tl.where(turned, x_turn, x_token)
+            if not alike:
+                to += tl.where(turned, y_turn, y_token)
 
 
 @entry

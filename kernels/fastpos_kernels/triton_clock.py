@@ -82,6 +82,26 @@ def _hardware(phase):
 
 
 @triton.jit
+def load_rates(rates, channel, pairs: tl.constexpr, interleaved: tl.constexpr, shape: tl.constexpr, wide: tl.constexpr):
+    """Words and residuals for the pairs of a tile: ``channel`` (of first channels, or all where interleaved).
+
+    ``rates`` has the order of the channels, and ``channel`` the shape of the data's tile, so that each thread loads the
+    rates of its own channels: else they would be exchanged through shared memory.
+    """
+    if interleaved:
+        both = tl.load(rates + channel, mask=channel < 2 * pairs, other=0)
+        words, bits = tl.split(tl.reshape(both, shape))
+    else:
+        words = tl.load(rates + channel, mask=channel < pairs, other=0)
+        bits = tl.load(rates + pairs + channel, mask=channel < pairs, other=0)
+    if wide:
+        residuals = bits.to(tl.float64, bitcast=True)
+    else:
+        residuals = bits.to(tl.int32).to(tl.float32, bitcast=True)
+    return words, residuals
+
+
+@triton.jit
 def sincos(position, words, residuals, hardware: tl.constexpr):
     """Sines and cosines of ``int64`` positions for pairs with these rates, which broadcast against them.
 

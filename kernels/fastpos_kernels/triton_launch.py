@@ -94,10 +94,14 @@ class Launch:
 
 
 @lru_cache(maxsize=64)
-def _clock(rates, wide: bool, device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Words and residuals on a device, one copy for all plans of an encoding."""
-    kind = torch.float64 if wide else torch.float32
-    return torch.tensor(rates.words, device=device), torch.tensor(rates.residuals, dtype=kind, device=device)
+def _clock(rates, wide: bool, interleaved: bool, device) -> tuple[torch.Tensor]:
+    """Words and bits of residuals on a device, in the order of the channels; one copy for all plans of an encoding."""
+    if wide:
+        bits = rates.residuals.view(np.int64)
+    else:
+        bits = rates.residuals.astype(np.float32).view(np.int32).astype(np.int64)
+    table = np.stack([rates.words, bits], axis=-1 if interleaved else 0)
+    return (torch.tensor(table, device=device),)
 
 
 def _pieces(inputs, outputs, size: int, piece_of) -> Launch:
@@ -130,7 +134,7 @@ def bind_rotate(inputs, outputs, axes, rule, rates, interleaved: bool, stream: b
             sizes = tile.rows, tile.heads, tile.pairs, tile.steps, *groups, blocks
             return programs, (shape.rows, shape.tokens, *strides), (*what, *sizes)
 
-        return Piece(rotate, rule, arguments, lambda device: _clock(rates, itemsize == 8, device))
+        return Piece(rotate, rule, arguments, lambda device: _clock(rates, itemsize == 8, interleaved, device))
 
     return _pieces(inputs, outputs, 2, piece_of)
 
@@ -146,10 +150,12 @@ def bind_sinusoidal(inputs, outputs, axes, rule, rates, interleaved: bool, scale
             tile = machine.sinusoid_tile(shape.rows, pairs, itemsize, interleaved, lanes)
             blocks = machine.ceiling(pairs, tile.pairs)
             hardware = machine.has_fast_sine(backend, itemsize)
-            what = interleaved, pairs, float(scale), shape.unit, tile.rows, tile.pairs, tile.steps, blocks, hardware
-            return machine.add_programs(shape.rows, pairs, tile), _add_integers(shape), what
+            alike = shape.strides[:2] == shape.strides[3:5]
+            what = interleaved, pairs, float(scale), shape.unit
+            sizes = tile.rows, tile.pairs, tile.steps, blocks, alike, hardware
+            return machine.add_programs(shape.rows, pairs, tile), _add_integers(shape), (*what, *sizes)
 
-        return Piece(add_sinusoid, rule, arguments, lambda device: _clock(rates, itemsize == 8, device))
+        return Piece(add_sinusoid, rule, arguments, lambda device: _clock(rates, itemsize == 8, interleaved, device))
 
     return _pieces(inputs, outputs, 1, piece_of)
 

@@ -10,7 +10,7 @@ FULL = 264
 # Heads that share the sines and cosines of one program: 16 instructions a pair with 8, 21 with 4.
 MOST_STEPS, LEAST_STEPS = 8, 4
 # Rows that share the loads of a pair's rates (12 bytes, where a pair of 16-bit channels moves 8).
-ROW_STEPS = 4
+ROW_ACCESSES = 8
 # Rows are counted in 32 bits, and so are programs.
 MOST_ROWS = 2**31 - 2**16
 
@@ -82,11 +82,12 @@ def add_programs(rows: int, count: int, tile: Tile) -> int:
 
 
 def sinusoid_tile(rows: int, pairs: int, itemsize: int, interleaved: bool, lanes: int) -> Tile:
-    """Many rows: several past the same rates."""
-    size = _accesses(itemsize, lanes) // (2 if interleaved else 1)
+    """Many rows: several past the same rates. A wide row has two accesses of each thread, for what a row costs by itself."""
+    size = _accesses(itemsize, lanes)
     span = min(_power(pairs), size)
-    many = Tile(size // span, 1, span, ROW_STEPS)
-    return many if add_programs(rows, pairs, many) >= FULL else Tile(size // span, 1, span, 1)
+    beside = max(1, size // (2 * span if interleaved else span))
+    many = Tile(beside, 1, span, ROW_ACCESSES * size // (beside * 2 * span))
+    return many if add_programs(rows, pairs, many) >= FULL else Tile(beside, 1, span, 1)
 
 
 def learned_tile(width: int, itemsize: int, lanes: int) -> Tile:

@@ -9,32 +9,32 @@ Shapes: rows are (batch, token) pairs, counted through; a tile is (rows, heads, 
 import triton
 import triton.language as tl
 
-from .triton_clock import sincos
+from .triton_clock import load_rates, sincos
 from .triton_jit import entry
 from .triton_positions import positions_of
 
 
 @triton.jit
-def _load(x, at, pairs: tl.constexpr, interleaved: tl.constexpr, shape: tl.constexpr, mask, computed: tl.constexpr):
+def _load(x, pairs: tl.constexpr, interleaved: tl.constexpr, shape: tl.constexpr, mask, computed: tl.constexpr):
     """First and second channels of a tile of pairs, in the type that is computed in."""
     if interleaved:
-        both = tl.load(x + at, mask=mask).to(computed)
+        both = tl.load(x, mask=mask).to(computed)
         a, b = tl.split(tl.reshape(both, (shape[0], shape[1], shape[2], 2)))
     else:
-        a = tl.load(x + at, mask=mask).to(computed)
-        b = tl.load(x + at + pairs, mask=mask).to(computed)
+        a = tl.load(x, mask=mask).to(computed)
+        b = tl.load(x + pairs, mask=mask).to(computed)
     return a, b
 
 
 @triton.jit
-def _store(y, at, pairs: tl.constexpr, interleaved: tl.constexpr, shape: tl.constexpr, mask, a, b):
-    kind: tl.constexpr = y.dtype.element_ty
+def _store(y, pairs: tl.constexpr, interleaved: tl.constexpr, shape: tl.constexpr, mask, a, b):
+    kind: tl.constexpr = y.dtype.scalar.element_ty
     if interleaved:
         both = tl.reshape(tl.join(a, b), (shape[0], shape[1], 2 * shape[2]))
-        tl.store(y + at, both.to(kind), mask=mask)
+        tl.store(y, both.to(kind), mask=mask)
     else:
-        tl.store(y + at, a.to(kind), mask=mask)
-        tl.store(y + at + pairs, b.to(kind), mask=mask)
+        tl.store(y, a.to(kind), mask=mask)
+        tl.store(y + pairs, b.to(kind), mask=mask)
 
 
 @entry
@@ -43,8 +43,7 @@ def rotate(
     y0,
     x1,
     y1,
-    words,
-    residuals,
+    rates,
     where,
     starts,
     start: tl.int64,
@@ -89,20 +88,24 @@ def rotate(
     elements. ``groups`` programs with ``steps`` times ``tile_heads`` heads each share a block of rows, and ``blocks``
     programs share a row's pairs. ``copied``: whether channels that no rotation touches must be carried over.
     """
-    computed: tl.constexpr = residuals.dtype.element_ty
+    wide: tl.constexpr = x0.dtype.element_ty == tl.float64
+    computed: tl.constexpr = tl.float64 if wide else tl.float32
     program = tl.program_id(0)
     block = program % blocks
     group = program // blocks % (groups0 + groups1)
-    row = program // (blocks * (groups0 + groups1)) * tile_rows + tl.arange(0, tile_rows)
-    batch = row // tokens
+    counted = program // (blocks * (groups0 + groups1)) * tile_rows + tl.arange(0, tile_rows)
+    row = tl.minimum(counted, rows - 1)
+    batch = (row.to(tl.uint32) // tokens.to(tl.uint32)).to(tl.int32)
     token = row - batch * tokens
-    inside = row < rows
+    inside = counted < rows
     position = positions_of(rule, started, where, starts, start, documents, ids_batch, ids_token, batch, token, inside)
 
-    pair = block * tile_pairs + tl.arange(0, tile_pairs)
-    word = tl.load(words + pair, mask=pair < pairs, other=0)
-    residual = tl.load(residuals + pair, mask=pair < pairs, other=0)
-    sine, cosine = sincos(position[:, None, None], word[None, None, :], residual[None, None, :], False)
+    span: tl.constexpr = 2 * tile_pairs if interleaved else tile_pairs
+    limit: tl.constexpr = 2 * pairs if interleaved else pairs
+    channel = (block * span + tl.arange(0, span))[None, None, :]
+    every = tl.broadcast_to(channel, (tile_rows, 1, span))
+    word, residual = load_rates(rates, every, pairs, interleaved, (tile_rows, 1, tile_pairs, 2), wide)
+    sine, cosine = sincos(position[:, None, None], word, residual, False)
     if factor != 1.0:
         sine, cosine = sine * factor, cosine * factor
     minus = -sine
@@ -115,36 +118,35 @@ def rotate(
         x, x_batch, x_token, x_head = x1, x1_batch, x1_token, x1_head
         y, y_batch, y_token, y_head = y1, y1_batch, y1_token, y1_head
         heads, first = heads1, (group - groups0) * (steps * tile_heads)
-    x_row = (batch.to(tl.int64) * x_batch + token.to(tl.int64) * x_token)[:, None, None] * unit
-    y_row = (batch.to(tl.int64) * y_batch + token.to(tl.int64) * y_token)[:, None, None] * unit
-    head = first + tl.arange(0, tile_heads)[None, :, None]
-
-    span: tl.constexpr = 2 * tile_pairs if interleaved else tile_pairs
-    limit: tl.constexpr = 2 * pairs if interleaved else pairs
+    head = (first + tl.arange(0, tile_heads))[None, :, None]
     shape: tl.constexpr = (tile_rows, tile_heads, tile_pairs)
-    channel = (block * span + tl.arange(0, span))[None, None, :]
+    x_row = (batch.to(tl.int64) * x_batch + token.to(tl.int64) * x_token)[:, None, None] + head.to(tl.int64) * x_head
+    y_row = (batch.to(tl.int64) * y_batch + token.to(tl.int64) * y_token)[:, None, None] + head.to(tl.int64) * y_head
+    x_step, y_step = x_head * (tile_heads * unit), y_head * (tile_heads * unit)
+    source, target = x + (x_row * unit + channel), y + (y_row * unit + channel)
+
     there = inside[:, None, None] & (channel < limit)
     whole: tl.constexpr = heads0 % (steps * tile_heads) == 0 and heads1 % (steps * tile_heads) == 0
     mask = there if whole else there & (head < heads)
-    a, b = _load(x, x_row + head.to(tl.int64) * x_head * unit + channel, pairs, interleaved, shape, mask, computed)
+    exact: tl.constexpr = whole and pairs % tile_pairs == 0
+    a, b = _load(source, pairs, interleaved, shape, mask if not exact else None, computed)
     for step in tl.static_range(steps):
-        this, that_mask = head + step * tile_heads, mask
-        to = y_row + this.to(tl.int64) * y_head * unit + channel
+        store_mask = mask
         if step + 1 < steps:
-            following = this + tile_heads
-            mask = there if whole else there & (following < heads)
-            at = x_row + following.to(tl.int64) * x_head * unit + channel
-            next_a, next_b = _load(x, at, pairs, interleaved, shape, mask, computed)
+            source += x_step
+            mask = there if whole else there & (head + (step + 1) * tile_heads < heads)
+            next_a, next_b = _load(source, pairs, interleaved, shape, mask if not exact else None, computed)
         turned_a, turned_b = tl.fma(a, cosine, b * minus), tl.fma(b, cosine, a * sine)
-        _store(y, to, pairs, interleaved, shape, that_mask, turned_a, turned_b)
+        _store(target, pairs, interleaved, shape, store_mask, turned_a, turned_b)
         if step + 1 < steps:
+            target += y_step
             a, b = next_a, next_b
 
     if copied and block == blocks - 1:
         for rest in tl.static_range(2 * pairs, width, span):
             channel = (rest + tl.arange(0, span))[None, None, :]
+            source, target = x + (x_row * unit + channel), y + (y_row * unit + channel)
             for step in tl.static_range(steps):
-                this = head + step * tile_heads
-                mask = inside[:, None, None] & (channel < width) & (this < heads)
-                kept = tl.load(x + (x_row + this.to(tl.int64) * x_head * unit + channel), mask=mask)
-                tl.store(y + (y_row + this.to(tl.int64) * y_head * unit + channel), kept, mask=mask)
+                mask = inside[:, None, None] & (channel < width) & (head + step * tile_heads < heads)
+                tl.store(target, tl.load(source, mask=mask), mask=mask)
+                source, target = source + x_step, target + y_step
