@@ -143,10 +143,10 @@ def rotate(
             a, b = next_a, next_b
 
     if copied and block == blocks - 1:
-        for rest in tl.static_range(2 * pairs, width, span):
+        for rest in range(2 * pairs, width, span):
             channel = (rest + tl.arange(0, span))[None, None, :]
             source, target = x + (x_row * unit + channel), y + (y_row * unit + channel)
-            for step in tl.static_range(steps):
+            for step in range(steps):
                 mask = inside[:, None, None] & (channel < width) & (head + step * tile_heads < heads)
                 tl.store(target, tl.load(source, mask=mask), mask=mask)
                 source, target = source + x_step, target + y_step
