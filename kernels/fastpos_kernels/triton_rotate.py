@@ -37,6 +37,34 @@ def _store(y, pairs: tl.constexpr, interleaved: tl.constexpr, shape: tl.constexp
         tl.store(y + pairs, b.to(kind), mask=mask)
 
 
+@triton.jit
+def _carry(
+    x,
+    y,
+    x_row,
+    y_row,
+    x_step,
+    y_step,
+    inside,
+    head,
+    heads,
+    first: tl.constexpr,
+    width: tl.constexpr,
+    span: tl.constexpr,
+    tile_heads: tl.constexpr,
+    steps: tl.constexpr,
+):
+    """Copy the channels from ``first`` on, which no rotation touches, bit for bit."""
+    for at in range(first, width, span):
+        channel = (at + tl.arange(0, span))[None, None, :]
+        source, target = x + (x_row + channel), y + (y_row + channel)
+        for step in range(steps):
+            mask = inside & (channel < width) & (head + step * tile_heads < heads)
+            tl.store(target, tl.load(source, mask=mask), mask=mask)
+            source += x_step
+            target += y_step
+
+
 @entry
 def rotate(
     x0,
@@ -142,11 +170,7 @@ def rotate(
             target += y_step
             a, b = next_a, next_b
 
-    if copied and block == blocks - 1:
-        for rest in range(2 * pairs, width, span):
-            channel = (rest + tl.arange(0, span))[None, None, :]
-            source, target = x + (x_row * unit + channel), y + (y_row * unit + channel)
-            for step in range(steps):
-                mask = inside[:, None, None] & (channel < width) & (head + step * tile_heads < heads)
-                tl.store(target, tl.load(source, mask=mask), mask=mask)
-                source, target = source + x_step, target + y_step
+    if copied:
+        last = inside[:, None, None] & (block == blocks - 1)
+        x_row, y_row = x_row * unit, y_row * unit
+        _carry(x, y, x_row, y_row, x_step, y_step, last, head, heads, 2 * pairs, width, span, tile_heads, steps)
