@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
-from . import torch_decode, torch_ops, torch_rules
+from . import torch_decode, torch_ops
 from .encodings import Encoding, Learned
 from .plan import Plan, Turn, check_apart, check_encoding, layout_for, name_of
 from .positions import HIGHEST, LOWEST, check_given, integers, starts_of
@@ -26,7 +26,6 @@ OPERATORS = (
     (torch_ops.encode_, torch_ops.encode_pair_),
     (torch_ops.encode_into, torch_ops.encode_pair_into),
 )
-torch_rules.register()
 
 
 def apply(
@@ -51,7 +50,7 @@ def apply(
             return done
     place = _arguments(encoding, inputs, start, positions, cu_seqlens, layout, backend, turn)
     if outputs is not None:
-        _check_constant(inputs, outputs, place[4])
+        _check_written(inputs, outputs, place[4])
     if type(inputs[0]) is not torch.Tensor and _sharded(inputs):
         place = _spread(encoding, inputs, outputs, layout, place)
     elif len(inputs) > 2 and not tracing:
@@ -178,8 +177,8 @@ def _check_real(name: str, tensor: torch.Tensor, first: torch.Tensor) -> None:
         )
 
 
-def _check_constant(inputs: Tensors, outputs: Tensors, table: Where) -> None:
-    """Refuse a gradient that would be lost."""
+def _check_written(inputs: Tensors, outputs: Tensors, table: Where) -> None:
+    """Refuse a gradient that would be lost, and memory that holds not what it seems to."""
     for index, (x, y) in enumerate(zip(inputs, outputs, strict=True)):
         out = "out" if len(inputs) == 1 else f"out[{index}]"
         for name, tensor in ((name_of(index), x), (out, y), ("table", table)):
@@ -188,6 +187,11 @@ def _check_constant(inputs: Tensors, outputs: Tensors, table: Where) -> None:
                     f"{name}: expected a tensor that requires no gradient, for what is written into a tensor that is there "
                     "has none; use fastpos.apply without out="
                 )
+        if not torch.compiler.is_compiling() and y.is_neg():
+            name = name_of(index) if y is x else out
+            raise ValueError(
+                f"{name}: expected a tensor without a negation to come, got one; write to {name}.resolve_neg()"
+            )
 
 
 def _count_version(tensors: Tensors) -> None:
@@ -217,7 +221,7 @@ def _start(x: torch.Tensor, start: Any) -> int | torch.Tensor:
             return _ids("start", start, x)
         return int(starts_of("start", start.item(), None))
     if torch.compiler.is_compiling():
-        return int(start)
+        return start if isinstance(start, int) else _ids("start", start, x)
     return int(starts_of("start", start, None)) if np.ndim(start) == 0 else _ids("start", start, x)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from . import torch_rules
 from .torch_device import run_on_device
 from .torch_run import run
 
@@ -89,3 +90,4 @@ encode_ = torch.ops.fastpos.encode_.default
 encode_pair_ = torch.ops.fastpos.encode_pair_.default
 encode_into = torch.ops.fastpos.encode_into.default
 encode_pair_into = torch.ops.fastpos.encode_pair_into.default
+torch_rules.register(library, {_name: getattr(torch.ops.fastpos, _name).default for _name in SCHEMAS})

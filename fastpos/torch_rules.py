@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 
-from . import torch_ops
 from .encodings import Sinusoidal
 from .layout import layout_of
 from .spelling import read
@@ -45,7 +44,7 @@ def _backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
             inputs = [grad if grad is None or scale == 1.0 else grad * scale for grad in grads]
         else:
             inputs = [
-                None if grad is None else torch_ops.encode(grad, ctx.start, _back(request), where, begins)
+                None if grad is None else torch.ops.fastpos.encode(grad, ctx.start, _back(request), where, begins)
                 for grad in grads
             ]
     return (*inputs, None, None, None, None, table)
@@ -99,11 +98,10 @@ def _each(operator: Any, writes: bool) -> Any:
     return rule
 
 
-def register() -> None:
-    """Tell PyTorch the rules, once."""
-    for name in torch_ops.SCHEMAS:
+def register(library: torch.library.Library, operators: dict[str, Any]) -> None:
+    """Tell PyTorch the rules."""
+    for name, operator in operators.items():
         writes = name not in ("encode", "encode_pair")
-        rule = _each(getattr(torch_ops, name), writes)
-        torch.library.register_vmap(f"fastpos::{name}", rule, lib=torch_ops.library)
+        torch.library.register_vmap(f"fastpos::{name}", _each(operator, writes), lib=library)
         if not writes:
-            torch.library.register_autograd(f"fastpos::{name}", _backward, setup_context=_save, lib=torch_ops.library)
+            torch.library.register_autograd(f"fastpos::{name}", _backward, setup_context=_save, lib=library)
