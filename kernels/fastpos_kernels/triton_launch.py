@@ -105,13 +105,14 @@ def _clock(rates, wide: bool, interleaved: bool, device) -> tuple[torch.Tensor]:
 
 
 def _pieces(inputs, outputs, size: int, piece_of) -> Launch:
-    """A launch of inputs taken ``size`` at a time, without those that are empty."""
+    """A launch of inputs taken ``size`` at a time, without those that are empty; a kernel for two is given one twice."""
     full = [place for place, x in enumerate(inputs) if x.size]
-    groups = [full[first : first + size] for first in range(0, len(full), size)]
-    return Launch([
-        (piece_of([array for place in places for array in (inputs[place], outputs[place])]), places)
-        for places in groups
-    ])  # fmt: skip
+    pieces = []
+    for first in range(0, len(full), size):
+        places = full[first : first + size]
+        piece = piece_of([array for place in places for array in (inputs[place], outputs[place])])
+        pieces.append((piece, places * (size // len(places))))
+    return Launch(pieces)
 
 
 def bind_rotate(inputs, outputs, axes, rule, rates, interleaved: bool, stream: bool, threads: int) -> Launch:

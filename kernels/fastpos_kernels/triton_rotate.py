@@ -171,6 +171,6 @@ def rotate(
             a, b = next_a, next_b
 
     if copied:
-        last = inside[:, None, None] & (block == blocks - 1)
-        x_row, y_row = x_row * unit, y_row * unit
-        _carry(x, y, x_row, y_row, x_step, y_step, last, head, heads, 2 * pairs, width, span, tile_heads, steps)
+        x_row, y_row, filled = x_row * unit, y_row * unit, inside[:, None, None]
+        if block == blocks - 1:
+            _carry(x, y, x_row, y_row, x_step, y_step, filled, head, heads, 2 * pairs, width, span, tile_heads, steps)
