@@ -84,6 +84,39 @@ class Rotary:
         """Channels on the last axis of what this encoding is applied to."""
         return self.head_dim
 
+    @classmethod
+    def from_config(cls, config: Any, layer: int | str | None = None) -> "Rotary":
+        """What a checkpoint was trained with, from the config that it ships.
+
+        Parameters
+        ----------
+        config
+            A dict, the path of a ``config.json`` or of the folder it lies in, or a config object of transformers.
+        layer
+            Where not all layers rotate alike (Gemma 3, ModernBERT): the index of one, or a type of layers such as
+            ``"sliding_attention"``.
+
+        Raises
+        ------
+        ValueError, TypeError
+            With the key, the value and the rule: for a model that is not known, a key that is missing or not heeded, values
+            that contradict each other, or layers that differ when no layer is said.
+
+        Warns
+        -----
+        UserWarning
+            For a config that can be honoured, but that says something its own code does not heed.
+
+        Examples
+        --------
+        >>> config = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "rope_theta": 500000.0}
+        >>> Rotary.from_config(config).base
+        500000.0
+        """
+        from .configs.checkpoint import rotary_from_config
+
+        return rotary_from_config(config, layer)
+
     @property
     def by_length(self) -> bool:
         """Whether the frequencies depend on the length of the sequence, and none has been chosen."""
