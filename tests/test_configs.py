@@ -153,7 +153,7 @@ def test_the_rotation_of_every_family(model_type):
     for layer in range(getattr(config, "num_hidden_layers", 1)):
         layer_type = config.layer_types[layer] if by_layer else None
         if model_type in ("cohere2", "exaone4", "smollm3", "llama4_text") and layer % 4 == 3:
-            with pytest.raises(ValueError, match="a layer without rotation|attn_temperature_tuning"):
+            with pytest.raises(ValueError, match=r"a layer without rotation|attn_temperature_tuning"):
                 Rotary.from_config(config, layer)
         elif layer < 7:
             check(Rotary.from_config(config, layer), config, layer_type)

@@ -12,7 +12,7 @@ from .layers import Layer, layers_of
 from .values import Values, load
 
 # Parts of key names that say that a key is about positions.
-POSITION_WORDS = ("rope", "rotary", "theta", "alibi", "position_embedding_type", "position_encoding", "mrope")
+POSITION_WORDS = ("rope", "rotary", "theta", "alibi", "position_embedding")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,8 @@ from .rules import LENGTH, RULES, Lengths, rope_type, warn
 from .values import Values
 
 PARTIAL = "partial_rotary_factor"
+# Values of position_embedding_type in configs of models that rotate; the first is BERT's, which ModernBERT still carries.
+ROTARY = ("absolute", "rope", "rope_gptj", "rotary")
 LEVELS = ("rope_parameters", "rope_scaling")
 
 
@@ -27,7 +29,7 @@ def describe(config: Values, family: Family, layer: Layer) -> tuple[dict[str, An
     """The fields of a ``Rotary``, and what else it needs."""
     for rule in family.by_layer.values():
         config.get(rule.base_key)
-    _check_alibi(config)
+    _check_rotary(config)
     rope, still = _parameters(config, family, layer)
     head_dim = _head_dim(config, family, layer)
     kind = rope_type(rope, family.aliases)
@@ -62,7 +64,10 @@ def build(described: tuple[dict[str, Any], list[Need]]) -> Rotary:
     return Rotary(**plain)
 
 
-def _check_alibi(config: Values) -> None:
+def _check_rotary(config: Values) -> None:
+    kind = config.text("position_embedding_type")
+    if kind not in (None, *ROTARY):
+        raise ValueError(f"{config.name('position_embedding_type')}: expected one of {', '.join(ROTARY)}, got {kind!r}")
     if config.flag("alibi", False):
         raise ValueError(f"{config.name('alibi')}: expected False, for a model with ALiBi does not rotate, got True")
 
