@@ -4,11 +4,12 @@
 which function a model was trained with; ``start=``, ``positions=`` or ``cu_seqlens=`` say where its tokens stand.
 """
 
-from . import positions
+from . import positions, scaling
 from .api import apply, apply_, explain, table
 from .dispatch import backends, set_backend, use_backend
-from .encodings import Learned, Linear, Rotary, Sinusoidal
+from .encodings import Learned, Rotary, Sinusoidal
 from .plan import Plan
+from .scaling import Linear
 from .shift import shift_, shift_matrix
 from .threads import get_num_threads, set_num_threads
 from .warm import warmup
@@ -25,6 +26,7 @@ __all__ = [
     "explain",
     "get_num_threads",
     "positions",
+    "scaling",
     "set_backend",
     "set_num_threads",
     "shift_",

@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 from . import dispatch
 from .call import latest, latest_apart, prepare, quick, run
 from .encodings import Encoding
+from .lengths import check_settled
 from .plan import Plan, check_encoding
 from .positions import HIGHEST, LOWEST
 from .tables import table_at
@@ -28,6 +29,15 @@ def _tensors() -> Any:
     return _door
 
 
+def _to_tensors(encoding: Any, inputs: Any, outputs: Any, place: tuple[Any, Any, Any, Any, Any], seq_lens: Any) -> Any:
+    """A call on tensors; ``place``: start, positions, cu_seqlens, layout, backend."""
+    if seq_lens is None:
+        return (_door or _tensors()).apply(encoding, inputs, outputs, *place)
+    from .torch_lengths import apply as apply_by_length
+
+    return apply_by_length(encoding, inputs, outputs, *place, seq_lens)
+
+
 def apply(
     encoding: Encoding,
     x: Array,
@@ -35,6 +45,7 @@ def apply(
     start: int | Sequence[int] | Array | None = None,
     positions: Array | Sequence[int] | None = None,
     cu_seqlens: Array | Sequence[int] | None = None,
+    seq_lens: int | Sequence[int] | Array | None = None,
     layout: str | None = None,
     out: Array | tuple[Array, ...] | None = None,
     backend: str | None = None,
@@ -56,6 +67,9 @@ def apply(
         Integers ``(s,)``, ``(b, s)`` or ``(t,)`` in any order, repeated, negative (but for ``Learned``).
     cu_seqlens
         Boundaries ``(documents + 1,)`` of packed documents, each from 0 or from its ``start``.
+    seq_lens
+        For an encoding that goes by the length of a sequence (``DynamicNTK``, ``LongRoPE``), and only for such: tokens of
+        each sequence so far, those in a cache included; one number for all, or one a batch row or document.
     layout
         Letters of the axes, d last. Default: rotary ``bshd`` or ``thd``, additive ``bsd`` or ``td``, by rank.
     out
@@ -81,14 +95,14 @@ def apply(
     """
     inputs = (x, *more)
     if type(x) is not np.ndarray and hasattr(type(x), "__torch_function__"):
-        results = _tensors().apply(encoding, inputs, out, start, positions, cu_seqlens, layout, backend)
+        results = _to_tensors(encoding, inputs, out, (start, positions, cu_seqlens, layout, backend), seq_lens)
         return results if more else results[0]
-    if out is not None and type(start) is int and positions is None and cu_seqlens is None:
+    if out is not None and type(start) is int and positions is None and cu_seqlens is None and seq_lens is None:
         outputs = out if isinstance(out, tuple) else (out,)
         key = (id(encoding), layout, backend, dispatch.process, dispatch.scope.get(), len(more))
         if quick(latest_apart, key, inputs, outputs, start):
             return outputs if more else outputs[0]
-    results = run(encoding, inputs, out, start, positions, cu_seqlens, layout, backend)
+    results = run(encoding, inputs, out, start, positions, cu_seqlens, layout, backend, seq_lens)
     return results if more else results[0]
 
 
@@ -99,6 +113,7 @@ def apply_(
     start: int | Sequence[int] | Array | None = None,
     positions: Array | Sequence[int] | None = None,
     cu_seqlens: Array | Sequence[int] | None = None,
+    seq_lens: int | Sequence[int] | Array | None = None,
     layout: str | None = None,
     backend: str | None = None,
 ) -> Any:
@@ -112,9 +127,9 @@ def apply_(
     """
     if type(x) is not np.ndarray and hasattr(type(x), "__torch_function__"):
         inputs = (x, *more)
-        (_door or _tensors()).apply(encoding, inputs, inputs, start, positions, cu_seqlens, layout, backend)
+        _to_tensors(encoding, inputs, inputs, (start, positions, cu_seqlens, layout, backend), seq_lens)
         return inputs if more else x
-    if type(start) is int and positions is None and cu_seqlens is None:
+    if type(start) is int and positions is None and cu_seqlens is None and seq_lens is None:
         # What a lookup finds and the kernel confirms has been checked before; anything else takes the long way.
         try:
             found = latest.get((id(encoding), layout, backend, dispatch.process, dispatch.scope.get(), len(more)))
@@ -131,7 +146,7 @@ def apply_(
                 if kernel(record, first, first, second, second, start, 0, 0, 0) == DONE:
                     return (x, *more)
     inputs = (x, *more)
-    run(encoding, inputs, inputs, start, positions, cu_seqlens, layout, backend)
+    run(encoding, inputs, inputs, start, positions, cu_seqlens, layout, backend, seq_lens)
     return inputs if more else x
 
 
@@ -153,6 +168,7 @@ def explain(
     >>> explain(Rotary(4), np.ones((1, 1, 2, 4), np.float32), start=0, backend="numpy").kernel
     'rotate'
     """
+    check_settled(encoding)
     inputs = (x, *more)
     if hasattr(type(x), "__torch_function__"):
         plan: Plan = _tensors().explain(encoding, inputs, out, start, positions, cu_seqlens, layout, backend)
@@ -198,4 +214,5 @@ def table(
     (2, 2)
     """
     check_encoding(encoding)
+    check_settled(encoding)
     return table_at(encoding, start, length, positions, np.dtype(dtype))

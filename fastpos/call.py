@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from . import dispatch, threads
 from .encodings import Encoding, Learned
+from .lengths import by_length, check_by_length, check_settled, cuts
 from .plan import (
     Plan,
     Turn,
@@ -22,7 +23,7 @@ from .plan import (
     name_of,
     rowwise,
 )
-from .positions import HIGHEST, LOWEST, Place, extremes, resolve
+from .positions import HIGHEST, LOWEST, Place, extremes, resolve, resolve_lengths
 
 Array = NDArray[Any]
 
@@ -61,7 +62,10 @@ def run(
     cu_seqlens: Any,
     layout: Any,
     backend: Any,
+    seq_lens: Any = None,
 ) -> tuple[Array, ...]:
+    if seq_lens is not None or by_length(encoding):
+        return _run_by_length(encoding, inputs, out, start, positions, cu_seqlens, layout, backend, seq_lens)
     plan, outputs, place = prepare(encoding, inputs, out, start, positions, cu_seqlens, layout, backend)
     if not any(x.size for x in inputs):
         return outputs
@@ -72,6 +76,37 @@ def run(
             known.clear()
         key = (id(encoding), layout, backend, dispatch.process, dispatch.scope.get(), len(inputs) - 1)
         known[key] = (plan.launch.kernel, plan.launch.addresses[0], plan)
+    return outputs
+
+
+def _run_by_length(
+    encoding: Encoding,
+    inputs: tuple[Array, ...],
+    out: Any,
+    start: Any,
+    positions: Any,
+    cu_seqlens: Any,
+    layout: Any,
+    backend: Any,
+    seq_lens: Any,
+) -> tuple[Array, ...]:
+    """A call for each run of rows with the same frequencies, after all checks of the whole."""
+    check_encoding(encoding)
+    if seq_lens is None:
+        check_settled(encoding)
+    rope = check_by_length(encoding)
+    some = rope.at_length(0)
+    _, outputs, place = prepare(some, inputs, out, start, positions, cu_seqlens, layout, backend)
+    axes = layout_for(rope, layout, inputs[0].ndim)
+    lengths = resolve_lengths(axes, inputs[0].shape, place, seq_lens)
+    if len({rope.at_length(int(length)) for length in lengths}) <= 1:
+        alike = rope.at_length(int(lengths.max(initial=0)))
+        return run(alike, inputs, outputs, start, positions, cu_seqlens, layout, backend)
+    check_apart(inputs, outputs)
+    for cut in cuts(rope, lengths, axes, place):
+        sources = tuple(cut.of(x) for x in inputs)
+        targets = tuple(source if y is x else cut.of(y) for x, y, source in zip(inputs, outputs, sources, strict=True))
+        run(cut.encoding, sources, targets, cut.start, cut.positions, cut.cu_seqlens, layout, backend)
     return outputs
 
 

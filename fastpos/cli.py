@@ -70,12 +70,21 @@ def _plainly() -> Iterator[None]:
 
 
 @app.command()
-def info() -> None:
+def info(
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Show the positions of a checkpoint instead: its config.json or folder."),
+    ] = None,
+) -> None:
     """Show the machine, the backends and why, the threads and where compiled kernels are kept."""
     with _plainly():
+        from .commands import config as positions
         from .commands import info
 
-        info.run()
+        if config is None:
+            info.run()
+        elif not positions.run(config):
+            raise typer.Exit(1)
 
 
 @app.command()

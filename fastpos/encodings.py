@@ -1,43 +1,17 @@
 """What a model was trained with: frozen descriptions of position encodings. Shapes: b batch, s sequence, h heads, d width."""
 
-import sys
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from . import fields
+from .scaling import Scaling
+
 MAX_WIDTH = 8192
-
-
-def _integer(name: str, value: object, low: int, high: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name}: expected an integer, got {value!r}")
-    if not low <= value <= high:
-        raise ValueError(f"{name}: expected {low} to {high}, got {value}")
-    return int(value)
-
-
-def _even(name: str, value: object, high: int) -> int:
-    number = _integer(name, value, 2, high)
-    if number % 2:
-        raise ValueError(f"{name}: expected an even number, for channels turn in pairs, got {number}")
-    return number
-
-
-def _positive(name: str, value: object, high: float = sys.float_info.max) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise TypeError(f"{name}: expected a number, got {value!r}")
-    if not 0 < value <= high:
-        limit = "" if high == sys.float_info.max else f" and at most {high:g}"
-        raise ValueError(f"{name}: expected a finite number above 0{limit}, got {value}")
-    return float(value)
-
-
-def _flag(name: str, value: object) -> None:
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name}: expected True or False, got {value!r}")
 
 
 class _Spelled:
@@ -47,22 +21,6 @@ class _Spelled:
 
     def _spell(self) -> None:
         object.__setattr__(self, "spelling", repr(self))
-
-
-@dataclass(frozen=True)
-class Linear:
-    """Linear position interpolation: every frequency divided by ``factor`` (Chen et al. 2023, arXiv:2306.15595).
-
-    Examples
-    --------
-    >>> Rotary(128, scaling=Linear(4.0)).scaling
-    Linear(factor=4.0)
-    """
-
-    factor: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "factor", _positive("factor", self.factor))
 
 
 @dataclass(frozen=True)
@@ -81,7 +39,8 @@ class Rotary(_Spelled):
         False pairs channel i with i + rotary_dim / 2 (GPT-NeoX, Llama in transformers); True pairs 2 i with 2 i + 1
         (GPT-J, Llama in GGUF files).
     scaling
-        ``Linear(factor)`` for position interpolation.
+        A rule of ``fastpos.scaling`` (``Linear``, ``DynamicNTK``, ``YaRN``, ``LongRoPE``, ``Llama3``, ``Proportional``).
+        With one that goes by the length of a sequence, calls say ``seq_lens=``, or use what ``at_length`` gives.
     inv_freq
         The frequencies themselves, ``rotary_dim / 2`` numbers in radians a token, instead of ``base``. A float32 value
         enters exactly.
@@ -102,22 +61,24 @@ class Rotary(_Spelled):
     base: float = 10000.0
     rotary_dim: int | None = None
     interleaved: bool = False
-    scaling: Linear | None = None
+    scaling: Scaling | None = None
     inv_freq: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        head_dim = _integer("head_dim", self.head_dim, 2, MAX_WIDTH)
+        head_dim = fields.integer("head_dim", self.head_dim, 2, MAX_WIDTH)
         rotary_dim = _rotary_dim(head_dim, self.rotary_dim)
-        _flag("interleaved", self.interleaved)
-        if self.scaling is not None and not isinstance(self.scaling, Linear):
+        fields.flag("interleaved", self.interleaved)
+        if self.scaling is not None and not isinstance(self.scaling, Scaling):
             raise TypeError(
-                f"scaling: expected fastpos.Linear(factor) or None, got {self.scaling!r}; for another scaling give the "
-                "frequencies it makes as inv_freq="
+                "scaling: expected a rule of fastpos.scaling (Linear, DynamicNTK, YaRN, LongRoPE, Llama3, Proportional) or "
+                f"None, got {self.scaling!r}; for another scaling give the frequencies it makes as inv_freq="
             )
         inv_freq = None if self.inv_freq is None else _frequencies(self.inv_freq, rotary_dim // 2)
-        base = _positive("base", self.base)
+        base = fields.positive("base", self.base)
         if inv_freq is not None and base != 10000.0:
             raise ValueError(f"base: expected none beside inv_freq, which replaces it, got {base}")
+        if self.scaling is not None:
+            self.scaling.check(base if inv_freq is None else None, rotary_dim, head_dim)
         for name, value in (("head_dim", head_dim), ("base", base), ("rotary_dim", rotary_dim), ("inv_freq", inv_freq)):
             object.__setattr__(self, name, value)
         self._spell()
@@ -133,14 +94,72 @@ class Rotary(_Spelled):
         """Channels on the last axis of what this encoding is applied to."""
         return self.head_dim
 
+    @classmethod
+    def from_config(cls, config: Any, layer: int | str | None = None) -> "Rotary":
+        """What a checkpoint was trained with, from the config that it ships.
+
+        Parameters
+        ----------
+        config
+            A dict, the path of a ``config.json`` or of the folder it lies in, or a config object of transformers.
+        layer
+            Where not all layers rotate alike (Gemma 3, ModernBERT): the index of one, or a type of layers such as
+            ``"sliding_attention"``.
+
+        Raises
+        ------
+        ValueError, TypeError
+            With the key, the value and the rule: for a model that is not known, a key that is missing or not heeded, values
+            that contradict each other, or layers that differ when no layer is said.
+
+        Warns
+        -----
+        UserWarning
+            For a config that can be honoured, but that says something its own code does not heed.
+
+        Examples
+        --------
+        >>> config = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "rope_theta": 500000.0}
+        >>> Rotary.from_config(config).base
+        500000.0
+        """
+        from .configs.checkpoint import rotary_from_config
+
+        return rotary_from_config(config, layer)
+
+    @property
+    def by_length(self) -> bool:
+        """Whether the frequencies depend on the length of the sequence, and none has been chosen."""
+        return self.scaling is not None and self.scaling.by_length
+
+    def at_length(self, length: int) -> "Rotary":
+        """The encoding of sequences of ``length`` tokens: itself, unless its scaling goes by the length.
+
+        Examples
+        --------
+        >>> from fastpos.scaling import DynamicNTK
+        >>> Rotary(4, scaling=DynamicNTK(2.0, 4096)).at_length(8192).scaling
+        DynamicNTK(factor=2.0, max_position_embeddings=4096, length=8192)
+        """
+        tokens = fields.integer("length", length, 0, 1 << 62)
+        if self.scaling is None or not self.scaling.by_length:
+            return self
+        return _with_scaling(self, self.scaling.at_length(tokens))
+
+
+# One object for equal lengths: plans are kept by the encoding's identity.
+@lru_cache(maxsize=256)
+def _with_scaling(rope: Rotary, scaling: Scaling) -> Rotary:
+    return replace(rope, scaling=scaling)
+
 
 def _rotary_dim(head_dim: int, rotary_dim: object) -> int:
     if rotary_dim is None:
-        return _even("head_dim", head_dim, MAX_WIDTH)
-    number = _integer("rotary_dim", rotary_dim, 2, MAX_WIDTH)
+        return fields.even("head_dim", head_dim, MAX_WIDTH)
+    number = fields.integer("rotary_dim", rotary_dim, 2, MAX_WIDTH)
     if number > head_dim:
         raise ValueError(f"rotary_dim: expected at most head_dim = {head_dim}, got {number}")
-    return _even("rotary_dim", number, head_dim)
+    return fields.even("rotary_dim", number, head_dim)
 
 
 def _frequencies(values: Sequence[float] | NDArray[Any], pairs: int) -> tuple[float, ...]:
@@ -190,11 +209,13 @@ class Sinusoidal(_Spelled):
     embedding_scale: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "width", _even("width", self.width, 1 << 16))
-        object.__setattr__(self, "base", _positive("base", self.base))
-        _flag("interleaved", self.interleaved)
+        object.__setattr__(self, "width", fields.even("width", self.width, 1 << 16))
+        object.__setattr__(self, "base", fields.positive("base", self.base))
+        fields.flag("interleaved", self.interleaved)
         object.__setattr__(
-            self, "embedding_scale", _positive("embedding_scale", self.embedding_scale, float(np.finfo(np.float32).max))
+            self,
+            "embedding_scale",
+            fields.positive("embedding_scale", self.embedding_scale, float(np.finfo(np.float32).max)),
         )
         self._spell()
 
@@ -240,7 +261,7 @@ class Learned:
             table = np.array(table, dtype=table.dtype.newbyteorder("="), order="C")
             table.flags.writeable = False
             object.__setattr__(self, "table", table)
-        object.__setattr__(self, "offset", _integer("offset", self.offset, 0, len(table) - 1))
+        object.__setattr__(self, "offset", fields.integer("offset", self.offset, 0, len(table) - 1))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take a pickled or copied state; NumPy does not carry over that the table is read-only."""

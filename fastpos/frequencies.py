@@ -1,6 +1,5 @@
 """From frequencies to clock words: rates as 64-bit fractions of a turn, made once for an encoding, exactly."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal, localcontext
@@ -69,33 +68,39 @@ def _two_pi(digits: int) -> Decimal:
         return Decimal(mpmath.nstr(2 * mpmath.pi, digits + 3))
 
 
-def _magnitude(encoding: Rotary | Sinusoidal) -> int:
-    """Digits before the point of the largest frequency."""
-    given = encoding.inv_freq if isinstance(encoding, Rotary) else None
-    scaling = encoding.scaling if isinstance(encoding, Rotary) else None
-    if given is None:
-        largest = -math.log10(min(encoding.base, 1.0))
-    else:
-        largest = math.log10(max(1.0, *map(abs, given)))
-    return max(0, math.ceil(largest - (0.0 if scaling is None else math.log10(scaling.factor))))
+def _plain(encoding: Rotary | Sinusoidal) -> list[Decimal]:
+    if isinstance(encoding, Rotary) and encoding.inv_freq is not None:
+        return [Decimal(frequency) for frequency in encoding.inv_freq]
+    return list(_geometric(encoding.base, 2 * encoding.pairs))
+
+
+def _frequencies(encoding: Rotary | Sinusoidal, two_pi: Decimal) -> list[Decimal]:
+    """Radians a token of every pair, in the current context."""
+    plain = _plain(encoding)
+    if not isinstance(encoding, Rotary) or encoding.scaling is None:
+        return plain
+    base = Decimal(encoding.base) if encoding.inv_freq is None else None
+    return encoding.scaling.scaled(plain, base, two_pi)
 
 
 @lru_cache(maxsize=64)
 def rates(encoding: Rotary | Sinusoidal) -> Rates:
     """The clock of a rotary or sinusoidal encoding."""
+    two_pi = TWO_PI
+    with localcontext(Context(prec=DIGITS)):
+        frequencies = _frequencies(encoding, two_pi)
+        magnitude = max(frequency.adjusted() for frequency in frequencies)
+    digits = DIGITS + max(0, magnitude)
     words, residuals = [], []
-    digits = DIGITS + _magnitude(encoding)
     with localcontext(Context(prec=digits)):
-        divisor = _two_pi(digits)
-        if isinstance(encoding, Rotary) and encoding.scaling is not None:
-            divisor *= Decimal(encoding.scaling.factor)
-        if isinstance(encoding, Rotary) and encoding.inv_freq is not None:
-            frequencies: Iterable[Decimal] = map(Decimal, encoding.inv_freq)
-        else:
-            frequencies = _geometric(encoding.base, 2 * encoding.pairs)
+        if digits > DIGITS:
+            two_pi = _two_pi(digits)
+            frequencies = _frequencies(encoding, two_pi)
         for frequency in frequencies:
-            turns = frequency / divisor * TURN
+            turns = frequency / two_pi * TURN
             word = int(turns.to_integral_value())
             words.append((word + TURN // 2) % TURN - TURN // 2)
             residuals.append(float((turns - word) / TURN))
-    return Rates(np.array(words, np.int64), np.array(residuals, np.float64))
+    scaling = encoding.scaling if isinstance(encoding, Rotary) else None
+    factor = 1.0 if scaling is None else scaling.attention_scaling
+    return Rates(np.array(words, np.int64), np.array(residuals, np.float64), factor)

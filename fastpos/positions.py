@@ -283,6 +283,18 @@ def resolve_shift(layout: Layout, shape: tuple[int, ...], by: Any) -> Place:
     return _ids_rule(np.broadcast_to(column, (len(column), tokens)))
 
 
+def resolve_lengths(layout: Layout, shape: tuple[int, ...], place: Place, lengths: Any) -> NDArray[np.int64]:
+    """How long the sequences of a call are, one number a row or document."""
+    rule = place[0]
+    batch = None if layout.batch is None else shape[layout.batch]
+    tokens = starts_of("seq_lens", lengths, rule.documents if rule.kind == PACKED else batch)
+    if isinstance(tokens, int):
+        tokens = np.array([tokens], np.int64)
+    if (tokens < 0).any():
+        raise ValueError(f"seq_lens: expected 0 or more, got {tokens.min()}")
+    return tokens
+
+
 def extremes(place: Place, tokens: int) -> list[tuple[int, str]]:
     """The least and the greatest position of a call with at least one token, each with where it stands."""
     rule, where, starts = place

@@ -10,6 +10,7 @@ from . import dispatch, plan
 from .call import execute
 from .encodings import Encoding, Learned, Rotary
 from .frequencies import rates
+from .lengths import check_settled
 from .positions import HIGHEST, LOWEST, resolve_shift
 
 Array = NDArray[Any]
@@ -42,6 +43,7 @@ def shift_matrix(encoding: Encoding, offset: int) -> NDArray[np.float64]:
     (2, 2)
     """
     plan.check_encoding(encoding)
+    check_settled(encoding)
     if isinstance(encoding, Learned):
         raise TypeError(f"encoding: a learned table has no linear map from one position to another, got {encoding}")
     if isinstance(offset, bool) or not isinstance(offset, int | np.integer):
@@ -101,6 +103,7 @@ def shift_(
     """
     if not isinstance(rope, Rotary):
         raise TypeError(f"rope: expected fastpos.Rotary, got {rope!r}")
+    check_settled(rope)
     if hasattr(type(k), "__torch_function__"):
         from . import torch_door
 

@@ -8,9 +8,11 @@ import ast
 from functools import lru_cache
 from typing import Any
 
-from .encodings import Linear, Rotary, Sinusoidal
+from . import scaling
+from .encodings import Rotary, Sinusoidal
 
-KNOWN = {known.__name__: known for known in (Rotary, Sinusoidal, Linear)}
+SCALINGS = (getattr(scaling, name) for name in scaling.__all__ if name != "Scaling")
+KNOWN: dict[str, Any] = {known.__name__: known for known in (Rotary, Sinusoidal, *SCALINGS)}
 
 
 def _value(node: ast.expr) -> Any:

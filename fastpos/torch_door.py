@@ -12,6 +12,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from . import torch_decode, torch_ops
 from .encodings import Encoding, Learned
+from .lengths import check_settled
 from .plan import Plan, Turn, check_apart, check_encoding, layout_for, name_of
 from .positions import HIGHEST, LOWEST, check_given, integers, starts_of
 from .tensors import check_plain, standing
@@ -41,7 +42,7 @@ def apply(
 ) -> Tensors:
     """``fastpos.apply`` on tensors; ``outputs`` are the inputs themselves (``apply_``), other tensors, or None."""
     if outputs is not None and outputs is not inputs:
-        outputs = _outputs(outputs, inputs)
+        outputs = check_outputs(outputs, inputs)
     tracing = torch.compiler.is_compiling()
     quick = not tracing and turn == "apply" and cu_seqlens is None
     if quick:
@@ -102,7 +103,7 @@ def explain(
 ) -> Plan:
     """``fastpos.explain`` on tensors."""
     if outputs is not None:
-        outputs = _outputs(outputs, inputs)
+        outputs = check_outputs(outputs, inputs)
     place = _arguments(encoding, inputs, start, positions, cu_seqlens, layout, backend, "apply")
     return planned(inputs, outputs, *place)[0]
 
@@ -122,7 +123,8 @@ def shift_(rope: Encoding, k: Any, by: Any, layout: Any, backend: Any) -> None:
     apply(rope, inputs, inputs, None, positions if batch is not None else positions[0], None, layout, backend, "shift")
 
 
-def _outputs(out: Any, inputs: Tensors) -> Tensors:
+def check_outputs(out: Any, inputs: Tensors) -> Tensors:
+    """``out`` as a tuple of tensors, one for each input."""
     outputs = tuple(out) if isinstance(out, tuple | list) else (out,)
     if len(outputs) != len(inputs):
         raise ValueError(f"out: expected {len(inputs)} arrays, one for each input, got {len(outputs)}")
@@ -144,6 +146,7 @@ def _arguments(
 ) -> Place:
     """The operators' arguments behind the tensors."""
     check_encoding(encoding)
+    check_settled(encoding)
     if layout is not None and not isinstance(layout, str):
         raise TypeError(f"layout: expected a string of letters, as 'bshd', got {layout!r}")
     if backend is not None and not isinstance(backend, str):

@@ -1,7 +1,9 @@
 """The ``fastpos`` command, and what importing the package costs."""
 
 import json
+import math
 import os
+import re
 import subprocess
 import sys
 
@@ -82,6 +84,92 @@ def test_info_names_who_chose():
     assert "numpy for NumPy arrays (FASTPOS_BACKEND says numpy)" in child.stdout
     assert "3 for calls" in child.stdout
     assert "FASTPOS_NUM_THREADS" in child.stdout
+
+
+def shown(tmp_path, config):
+    """What ``fastpos info --config`` prints of a config, and how it ends."""
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    result = invoke("info", "--config", tmp_path)
+    return result.exit_code, result.stdout
+
+
+LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32}
+
+
+def test_info_of_a_config(tmp_path):
+    """The encoding, its wavelengths and its factor."""
+    yarn = {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 4096}
+    code, said = shown(tmp_path, {**LLAMA, "max_position_embeddings": 65536, "rope_theta": 1e4, "rope_scaling": yarn})
+    assert code == 0
+    assert "Rotary(128, base=10000, scaling=YaRN(factor=16.0, " in said
+    assert "128 of 128 turn, in pairs (i, i+64)" in said
+    assert re.search(r"layers +all 32", said)
+    assert re.search(r"shortest wavelength +6\.2832 tokens", said)  # 2 pi
+    assert re.search(rf"longest wavelength +{16 * 2 * math.pi * 1e4 ** (126 / 128):,.1f} tokens", said)
+    assert re.search(r"attention factor +1\.27725887", said)
+    assert "warning" not in said
+
+
+def test_info_of_layers_that_differ(tmp_path):
+    """A table for each kind of layers; what cannot be honoured is said there, and by the exit code."""
+    text = {
+        "model_type": "gemma3_text",
+        "num_hidden_layers": 12,
+        "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+    }
+    code, said = shown(tmp_path, {"model_type": "gemma3", "text_config": text})
+    assert code == 0
+    assert "sliding_attention: 0, 1, 2, 3, 4, 6, 7, 8, ... (10 of 12)" in said
+    assert "full_attention: 5, 11 (2 of 12)" in said
+    assert "Rotary(256, base=10000)" in said
+    assert "Rotary(256, base=1e+06, scaling=Linear(factor=8.0))" in said
+    code, said = shown(tmp_path, {"model_type": "gemma4_text", "num_hidden_layers": 6})
+    assert code == 0
+    assert re.search(r"pairs that stand still +192 of 256", said)
+    text["rope_scaling"]["alpha"] = 1
+    code, said = shown(tmp_path, text)
+    assert code == 1
+    assert re.search(r"refused +rope_scaling\.alpha: expected no such key with rope_type 'linear', got 1", said)
+    assert "Rotary(256, base=10000)" in said
+
+
+def test_info_of_lengths_and_warnings(tmp_path):
+    """Both lists of a long config, and what a user should know."""
+    rope = {"type": "longrope", "short_factor": [1.0] * 64, "long_factor": [4.0] * 64}
+    content = {
+        **LLAMA,
+        "original_max_position_embeddings": 4096,
+        "max_position_embeddings": 131072,
+        "rope_scaling": rope,
+    }
+    code, said = shown(tmp_path, content)
+    assert code == 0
+    assert re.search(r"shortest wavelength, up to 4096 tokens +6\.2832 tokens", said)
+    assert re.search(r"shortest wavelength, beyond +25\.1327 tokens", said)
+    assert "seq_lens=" in said
+    assert "LongRoPE([...], [...], 4096, 32)" in said
+    yarn = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096, "mscale_all_dim": 1.0}
+    _, said = shown(tmp_path, {**LLAMA, "max_position_embeddings": 32768, "rope_scaling": yarn})
+    assert re.search(r"warning +rope_scaling\.factor: 4 is used, but .* = 32768 / 4096", said)
+    assert re.search(r"warning +rope_scaling\.mscale_all_dim: .* no effect", said)
+    assert "softmax scale" in said
+    _, said = shown(
+        tmp_path, {**LLAMA, "max_position_embeddings": 8192, "rope_scaling": {"type": "dynamic", "factor": 2}}
+    )
+    assert "up to 8192 tokens" in said
+
+
+def test_info_of_what_is_no_config(tmp_path):
+    """One line, exit code 1, no traceback."""
+    for path, said in ((tmp_path, "config.json"), (tmp_path / "missing.json", "missing.json")):
+        result = invoke("info", "--config", path)
+        assert result.exit_code == 1
+        assert result.stderr.startswith("error: ")
+        assert said in result.stderr
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
+    result = invoke("info", "--config", tmp_path)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "model_type: expected one that fastpos knows" in result.stderr
 
 
 CALL = "import fastpos, numpy; fastpos.apply(fastpos.Rotary(2), numpy.ones((1, 1, 1, 2)), start=0)"

@@ -11,6 +11,7 @@ from views import encodings, lyings, patterns, stands, surroundings
 
 import fastpos
 from fastpos import Learned, Rotary, Sinusoidal
+from fastpos.scaling import LongRoPE
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from tensors import array_of, tensor_of  # noqa: E402
@@ -251,3 +252,40 @@ def test_encodings_do_not_stay_alive():
         fastpos.apply_(Rotary(16, base=float(base)), x, start=0)
     gc.collect()
     assert len(torch_decode._known) <= before
+
+
+LENGTHS = LongRoPE(short_factor=[1.0] * 8, long_factor=[2.0] * 8, original_max_position_embeddings=10, factor=4.0)
+
+
+@pytest.mark.parametrize("kind", [list, torch.tensor])
+@pytest.mark.parametrize("lengths", [[4, 11, 5], [3, 4, 5], [11, 12, 13]])
+def test_rows_of_different_lengths(lengths, kind):
+    rope, x = Rotary(16, scaling=LENGTHS), randn(3, 3, 2, 16)
+    for place in ({"start": 1}, {"start": torch.tensor([1, 8, 2])}, {"positions": torch.arange(9).view(3, 3)}):
+        want = right(rope, x, **place, seq_lens=lengths)
+        assert_same(fastpos.apply(rope, x, **place, seq_lens=kind(lengths)), want)
+        here, out, leaf = x.clone(), torch.empty_like(x), x.clone().requires_grad_()
+        fastpos.apply(rope, x, **place, seq_lens=kind(lengths), out=out)
+        fastpos.apply_(rope, here, **place, seq_lens=kind(lengths))
+        assert_same(here, want)
+        assert_same(out, want)
+        fastpos.apply(rope, leaf, **place, seq_lens=kind(lengths)).sum().backward()
+        assert leaf.grad.any(dim=-1).all()
+    packed = randn(9, 2, 16)
+    place = {"cu_seqlens": [0, 2, 4, 9], "start": [1, 2, 3]}
+    assert_same(
+        fastpos.apply(rope, packed, **place, seq_lens=kind(lengths)), right(rope, packed, **place, seq_lens=lengths)
+    )
+
+
+def test_one_length_for_all_and_none():
+    rope, x = Rotary(16, scaling=LENGTHS), randn(3, 3, 2, 16)
+    for length in (3, 11):
+        assert_same(fastpos.apply(rope, x, start=0, seq_lens=length), right(rope, x, start=0, seq_lens=length))
+    for call in (fastpos.apply, fastpos.apply_, fastpos.explain):
+        with pytest.raises(ValueError, match="give apply or apply_ seq_lens="):
+            call(rope, x, start=0)
+    with pytest.raises(ValueError, match="seq_lens: expected none"):
+        fastpos.apply(ROPE, x, start=0, seq_lens=3)
+    with pytest.raises(ValueError, match="seq_lens: expected 0 or more, got -1"):
+        fastpos.apply(rope, x, start=0, seq_lens=-1)

@@ -10,6 +10,7 @@ from oracle import DTYPES
 
 from fastpos import Learned, Linear, Rotary, Sinusoidal
 from fastpos.positions import cu_seqlens, packed
+from fastpos.scaling import Llama3, YaRN
 
 WIDTHS = [2, 4, 6, 24, 33, 48, 64, 72, 80, 96, 112, 128, 160, 192, 256, 576]
 PLACES = [0, 1, 255, 256, 65535, 131071, 10**6, 2**24 + 1, 2**31 - 2, 2**31, -1, -8, -(2**31), -(2**31) - 3]
@@ -32,7 +33,7 @@ def encodings(draw, kind):
     turned = draw(st.sampled_from([None, 2, 2 * (width // 4), 2 * ((width - 1) // 2)])) or None
     if turned is None and width % 2:
         turned = width - 1
-    scaling = draw(st.sampled_from([None, Linear(3.0)]))
+    scaling = draw(st.sampled_from([None, Linear(3.0), YaRN(8.0, 64), Llama3(8.0, 64)]))
     return Rotary(width, base=base, rotary_dim=turned, interleaved=interleaved, scaling=scaling)
 
 

@@ -23,14 +23,12 @@ _digits.dps = 50
 @lru_cache(maxsize=64)
 def _frequencies(encoding: Rotary | Sinusoidal) -> tuple[Any, ...]:
     """Radians a token of every pair."""
-    scale = _digits.mpf(1)
     if isinstance(encoding, Rotary):
-        if encoding.scaling is not None:
-            scale /= _digits.mpf(encoding.scaling.factor)
+        assert encoding.scaling is None, "no check of the command has a scaling"
         if encoding.inv_freq is not None:
-            return tuple(_digits.mpf(frequency) * scale for frequency in encoding.inv_freq)
+            return tuple(_digits.mpf(frequency) for frequency in encoding.inv_freq)
     base, pairs = _digits.mpf(encoding.base), encoding.pairs
-    return tuple(base ** (_digits.mpf(-pair) / pairs) * scale for pair in range(pairs))
+    return tuple(base ** (_digits.mpf(-pair) / pairs) for pair in range(pairs))
 
 
 @lru_cache(maxsize=2048)

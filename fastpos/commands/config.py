@@ -1,0 +1,105 @@
+"""``fastpos info --config``: how a checkpoint's layers rotate."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from ..configs import Checkpoint, LayerGroup
+from ..encodings import Rotary
+from ..frequencies import rates
+from ..scaling import DynamicNTK, LongRoPE, YaRN
+from .console import Refused, console, table
+
+Lines = list[tuple[str, str]]
+SHOWN = 8
+
+
+def run(path: Path) -> bool:
+    """Print the rotations of a config, by kinds of layers; whether all of it can be honoured."""
+    try:
+        checkpoint = Checkpoint(path)
+        groups = checkpoint.groups()
+    except (ValueError, TypeError, OSError) as error:
+        raise Refused(str(error)) from error
+    out = console()
+    honoured = True
+    for group in groups:
+        lines: Lines = [("layers", _layers(group, len(checkpoint.layers)))]
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            try:
+                lines += rotation(checkpoint.encoding_of(group.layer))
+            except (ValueError, TypeError) as error:
+                lines.append(("refused", str(error)))
+                honoured = False
+        lines += [("warning", str(one.message)) for one in warned]
+        out.print(table(f"Positions of {path} ({checkpoint.model_type})", ("what", "value"), lines, left=2))
+    return honoured
+
+
+def _layers(group: LayerGroup, count: int) -> str:
+    if not group.layers:
+        return "all"
+    numbers = ", ".join(map(str, group.layers[:SHOWN])) + (", ..." if len(group.layers) > SHOWN else "")
+    kind = f"{group.name}: " if group.name != "all" else ""
+    return f"{kind}all {count}" if len(group.layers) == count else f"{kind}{numbers} ({len(group.layers)} of {count})"
+
+
+def rotation(rope: Rotary) -> Lines:
+    """What there is to say of an encoding."""
+    pairs = "(2i, 2i+1)" if rope.interleaved else f"(i, i+{rope.pairs})"
+    lines: Lines = [
+        ("encoding", _called(rope)),
+        ("channels", f"{rope.rotary_dim} of {rope.head_dim} turn, in pairs {pairs}"),
+    ]
+    scaling = rope.scaling
+    if isinstance(scaling, LongRoPE) and rope.by_length:
+        trained = scaling.original_max_position_embeddings
+        lines += _waves(rope.at_length(trained), f", up to {trained} tokens")
+        lines += _waves(rope.at_length(trained + 1), ", beyond")
+    elif isinstance(scaling, DynamicNTK) and rope.by_length:
+        lines += _waves(
+            rope.at_length(scaling.max_position_embeddings), f", up to {scaling.max_position_embeddings} tokens"
+        )
+    else:
+        lines += _waves(rope, "")
+    factor = 1.0 if scaling is None else scaling.attention_scaling
+    lines.append(("attention factor", f"{factor:.9g}, on cosines and sines"))
+    if rope.by_length:
+        lines.append(("note", "frequencies go by the length of each sequence: calls want seq_lens="))
+    if isinstance(scaling, YaRN) and scaling.mscale_all_dim:
+        lines.append(
+            (
+                "note",
+                "DeepSeek's attention multiplies its softmax scale by (1 + 0.1 mscale_all_dim ln factor)^2 besides",
+            )
+        )
+    return lines
+
+
+def _called(rope: Rotary) -> str:
+    """The encoding without what it has by default, and without long rows."""
+    said = [str(rope.head_dim), f"base={rope.base:g}"]
+    if rope.rotary_dim != rope.head_dim:
+        said.append(f"rotary_dim={rope.rotary_dim}")
+    if rope.interleaved:
+        said.append("interleaved=True")
+    if isinstance(rope.scaling, LongRoPE):
+        original, factor = rope.scaling.original_max_position_embeddings, rope.scaling.factor
+        said.append(f"scaling=LongRoPE([...], [...], {original}, {factor:g})")
+    elif rope.scaling is not None:
+        said.append(f"scaling={rope.scaling}")
+    return f"Rotary({', '.join(said)})"
+
+
+def _waves(rope: Rotary, when: str) -> Lines:
+    clock = rates(rope)
+    turns = np.abs(clock.words / 2.0**64 + clock.residuals)
+    turning = turns[turns > 0]
+    lines = [
+        (f"shortest wavelength{when}", f"{1 / turning.max():,.4f} tokens"),
+        (f"longest wavelength{when}", f"{1 / turning.min():,.1f} tokens"),
+    ]
+    still = len(turns) - len(turning)
+    return [*lines, ("pairs that stand still", f"{still} of {len(turns)}")] if still else lines

@@ -1,0 +1,201 @@
+"""The rotation of one layer, from a config's values and what its family's code does."""
+
+import dataclasses
+from typing import Any
+
+from ..encodings import Rotary
+from ..scaling import Proportional
+from .families import Family
+from .layers import Layer
+from .rules import LENGTH, RULES, Lengths, rope_type, warn
+from .values import Values
+
+PARTIAL = "partial_rotary_factor"
+# Values of position_embedding_type in configs of models that rotate; the first is BERT's, which ModernBERT still carries.
+ROTARY = ("absolute", "rope", "rope_gptj", "rotary")
+LEVELS = ("rope_parameters", "rope_scaling")
+
+
+@dataclasses.dataclass(frozen=True)
+class Need:
+    """What a rotation needs beside the plain fields of ``Rotary``: the field, and where in the config it comes from."""
+
+    field: str
+    key: str
+    value: object
+
+
+def describe(config: Values, family: Family, layer: Layer) -> tuple[dict[str, Any], list[Need]]:
+    """The fields of a ``Rotary``, and what else it needs."""
+    for rule in family.by_layer.values():
+        config.get(rule.base_key)
+    _check_rotary(config)
+    rope, still = _parameters(config, family, layer)
+    head_dim = _head_dim(config, family, layer)
+    kind = rope_type(rope, family.aliases)
+    scaling = RULES[kind](rope, Lengths(config, family.name(LENGTH)))
+    rotary_dim = _rotary_dim(config, rope, family, head_dim, isinstance(scaling, Proportional))
+    described = {
+        "head_dim": head_dim,
+        "base": _base(config, rope, family, layer),
+        "rotary_dim": rotary_dim,
+        "interleaved": family.interleaved,
+        "scaling": scaling,
+    }
+    needs = [
+        *_deinterleaved(config, family),
+        *_sections(rope, family),
+        *_query(config, rope, family, layer),
+    ]
+    _check_length(config, rope, family)
+    if still or not layer.turns:
+        needs.append(Need("rotary_dim", config.name("layer_types"), "a layer without rotation"))
+    _check_unread(rope, kind)
+    return described, needs
+
+
+def build(described: tuple[dict[str, Any], list[Need]]) -> Rotary:
+    """The encoding; what it needs and ``Rotary`` does not have is refused."""
+    plain, needs = described
+    for need in needs:
+        raise ValueError(
+            f"{need.key}: {need.value!r} needs more than this version's Rotary has ({need.field}); nothing here can honour it"
+        )
+    return Rotary(**plain)
+
+
+def _check_rotary(config: Values) -> None:
+    kind = config.text("position_embedding_type")
+    if kind not in (None, *ROTARY):
+        raise ValueError(f"{config.name('position_embedding_type')}: expected one of {', '.join(ROTARY)}, got {kind!r}")
+    if config.flag("alibi", False):
+        raise ValueError(f"{config.name('alibi')}: expected False, for a model with ALiBi does not rotate, got True")
+
+
+def _parameters(config: Values, family: Family, layer: Layer) -> tuple[Values, bool]:
+    """The parameters that are meant for a layer; and whether they say that it does not rotate."""
+    if family.fixed_base:
+        return Values({}), False
+    said = [level for key in LEVELS if (level := config.level(key)) is not None and level.content]
+    if len(said) == 2 and said[0].content != said[1].content:
+        raise ValueError(
+            f"{config.name(LEVELS[1])}: expected none beside {config.name(LEVELS[0])}, or the same, got "
+            f"{dict(said[1].content)!r}"
+        )
+    if not said:
+        return Values(family.rope.get(layer.type, family.rope.get("", {})), f"{config.name(LEVELS[0])}."), False
+    (level, *_) = said
+    if not any(isinstance(value, dict) for value in level.content.values()):
+        rule = family.by_layer.get(layer.type)
+        return (level if rule is None or rule.scaled else Values({}, level.where)), False
+    types = {*(config.row("layer_types") or ()), *family.by_layer}
+    for key in level.content:
+        if key not in types:
+            raise ValueError(
+                f"{level.name(key)}: expected types of layers ({', '.join(sorted(types)) or 'there are none'}), got "
+                f"{level.content[key]!r}"
+            )
+    if layer.type not in level.content:
+        raise ValueError(f"{level.name(layer.type)}: expected parameters for layers of this type, got none")
+    inner = level.level(layer.type)
+    return (Values({}, level.where), True) if inner is None else (inner, False)
+
+
+def _base(config: Values, rope: Values, family: Family, layer: Layer) -> float:
+    if family.fixed_base:
+        return family.fixed_base
+    rule = family.by_layer.get(layer.type)
+    key, default = (family.name("rope_theta"), None) if rule is None else (rule.base_key, rule.base)
+    inside = rope.number("rope_theta")
+    beside = config.number(key) if key and config.has(key) else None
+    if inside is not None and beside is not None and inside != beside:
+        warn(f"{rope.name('rope_theta')}: {inside:g} is used, not {beside:g} of {config.name(key)}")
+    found = inside if inside is not None else beside if beside is not None else default
+    if found is not None:
+        return found
+    return config.needed_number(key, "frequencies are its powers")
+
+
+def _head_dim(config: Values, family: Family, layer: Layer) -> int:
+    if layer.head_dim is not None:
+        config.get("head_dim")
+        return layer.head_dim
+    key = family.head_dim_key
+    own = None if key is None else config.integer(key)
+    if own is not None:
+        return own
+    hidden, heads = family.name("hidden_size"), family.name("num_attention_heads")
+    why = "heads share it" if key is None else f"{config.name(key)} is not said"
+    width, count = config.needed_integer(hidden, why), config.needed_integer(heads, why)
+    if width % count:
+        raise ValueError(f"{config.name(hidden)}: expected a multiple of {config.name(heads)} = {count}, got {width}")
+    said = config.integer("head_dim")
+    if said not in (None, width // count):
+        raise ValueError(
+            f"{config.name('head_dim')}: expected {config.name(hidden)} / {config.name(heads)} = {width // count}, got {said}"
+        )
+    return width // count
+
+
+def _rotary_dim(config: Values, rope: Values, family: Family, head_dim: int, whole: bool) -> int | None:
+    if "rotary_dim" in family.defaults:
+        return config.needed_integer("rotary_dim", "so many channels turn")
+    if whole:
+        return None
+    key = family.name(PARTIAL)
+    inside, beside = rope.number(PARTIAL), config.number(key)
+    share = inside if inside is not None else beside
+    if share is None or share == 1:
+        return None
+    name = rope.name(PARTIAL) if inside is not None else config.name(key)
+    if not family.partial:
+        raise ValueError(f"{name}: expected 1, for the code of this model rotates whole heads, got {share:g}")
+    turning = int(head_dim * share)
+    if share > 1 or turning < 2 or turning % 2:
+        raise ValueError(
+            f"{name}: expected a share of head_dim = {head_dim} with an even number of channels, got {share:g}, which is "
+            f"{turning}"
+        )
+    return turning
+
+
+def _deinterleaved(config: Values, family: Family) -> list[Need]:
+    key = family.deinterleave_key
+    return [Need("deinterleaved", config.name(key), True)] if key and config.flag(key, True) else []
+
+
+def _sections(rope: Values, family: Family) -> list[Need]:
+    if not family.sections:
+        return []
+    interleaved = rope.get("mrope_interleaved")
+    if interleaved is not None and interleaved != (family.order == "interleaved"):
+        raise ValueError(
+            f"{rope.name('mrope_interleaved')}: expected {family.order == 'interleaved'} for this model, got {interleaved!r}"
+        )
+    sections = rope.row("mrope_section", family.sections)
+    return [Need("axes", rope.name("mrope_section"), tuple(sections or ()))]
+
+
+def _query(config: Values, rope: Values, family: Family, layer: Layer) -> list[Need]:
+    if family.query_scale == "ministral":
+        key = "llama_4_scaling_beta"
+        beta = rope.number(key, low=0)
+        return [Need("query_scale", rope.name(key), beta)] if beta else []
+    if family.query_scale == "llama4" and not layer.turns and config.flag("attn_temperature_tuning", True):
+        scale = config.number("attn_scale", 0.1), config.number("floor_scale", 8192)
+        return [Need("query_scale", config.name("attn_temperature_tuning"), scale)]
+    return []
+
+
+def _check_length(config: Values, rope: Values, family: Family) -> None:
+    key = family.name(LENGTH)
+    inside, beside = rope.integer(LENGTH), config.integer(key)
+    if inside is not None and beside not in (None, inside):
+        raise ValueError(
+            f"{rope.name(LENGTH)}: expected {config.name(key)} = {beside}, which stands beside, got {inside}"
+        )
+
+
+def _check_unread(rope: Values, kind: str) -> None:
+    for key in rope.unread():
+        raise ValueError(f"{rope.name(key)}: expected no such key with rope_type {kind!r}, got {rope.content[key]!r}")

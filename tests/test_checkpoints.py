@@ -1,0 +1,396 @@
+"""Configs as checkpoints ship them, spelled in all the ways that are met, and every kind of config that is refused."""
+
+import json
+import types
+
+import pytest
+
+from fastpos import Rotary
+from fastpos.scaling import DynamicNTK, Linear, Llama3, LongRoPE, Proportional, YaRN
+
+SHORT, LONG = [1.0 + 0.01 * i for i in range(48)], [1.0 + i for i in range(48)]
+MINI = {
+    **{"model_type": "phi3", "hidden_size": 3072, "num_attention_heads": 32, "num_hidden_layers": 32},
+    **{"max_position_embeddings": 131072, "original_max_position_embeddings": 4096, "rope_theta": 10000.0},
+}
+QWEN = {
+    **{"model_type": "qwen2", "hidden_size": 3584, "num_attention_heads": 28, "num_hidden_layers": 28},
+    **{"max_position_embeddings": 32768, "rope_theta": 1000000.0},
+}
+LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "max_position_embeddings": 4096}
+LLAMA_3_1 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+GEMMA_3 = {
+    "model_type": "gemma3",
+    "text_config": {
+        **{"model_type": "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 34, "sliding_window": 1024},
+        "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+    },
+}
+MODERNBERT = {
+    **{"model_type": "modernbert", "hidden_size": 768, "num_attention_heads": 12, "num_hidden_layers": 22},
+    **{"global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0},
+    **{"position_embedding_type": "absolute", "max_position_embeddings": 8192},
+}
+SMOLLM_3 = {
+    **{"model_type": "smollm3", "hidden_size": 2048, "num_attention_heads": 16, "num_hidden_layers": 36},
+    **{"no_rope_layer_interval": 4, "rope_theta": 5000000.0, "rope_scaling": None},
+    "no_rope_layers": [1, 1, 1, 0] * 9,
+}
+CHECKPOINTS = {
+    "Llama 2 7B": ({**LLAMA, "rope_scaling": None}, Rotary(128)),
+    "Llama 3 8B": ({**LLAMA, "rope_theta": 500000.0}, Rotary(128, base=5e5)),
+    "Llama 3.1 8B": (
+        {**LLAMA, "max_position_embeddings": 131072, "rope_theta": 5e5, "rope_scaling": {**LLAMA_3_1, "rope_type": "llama3"}},
+        Rotary(128, base=5e5, scaling=Llama3(8.0, 8192)),
+    ),
+    "Mistral 7B": (
+        {**LLAMA, "model_type": "mistral", "rope_theta": 10000.0, "sliding_window": 4096, "num_hidden_layers": 32},
+        Rotary(128),
+    ),
+    "Mistral Nemo": (
+        {**LLAMA, "model_type": "mistral", "hidden_size": 5120, "head_dim": 128, "rope_theta": 1000000.0},
+        Rotary(128, base=1e6),
+    ),
+    "Qwen2.5 7B": (QWEN, Rotary(128, base=1e6)),
+    "Qwen2.5 7B, 128k": (
+        {**QWEN, "rope_scaling": {"factor": 4.0, "original_max_position_embeddings": 32768, "type": "yarn"}},
+        Rotary(128, base=1e6, scaling=YaRN(4.0, 32768)),
+    ),
+    "Qwen2.5 7B, length not said": (
+        {**QWEN, "rope_scaling": {"factor": 4.0, "type": "yarn"}},
+        Rotary(128, base=1e6, scaling=YaRN(4.0, 32768)),
+    ),
+    "Qwen3 8B": (
+        {**QWEN, "model_type": "qwen3", "hidden_size": 4096, "num_attention_heads": 32, "head_dim": 128},
+        Rotary(128, base=1e6),
+    ),
+    "Gemma 7B": ({"model_type": "gemma", "hidden_size": 3072, "num_attention_heads": 16, "head_dim": 256}, Rotary(256)),
+    "Gemma 2 9B": ({"model_type": "gemma2", "hidden_size": 3584, "num_attention_heads": 16}, Rotary(256)),
+    "Phi 2": (
+        {"model_type": "phi", "hidden_size": 2560, "num_attention_heads": 32, "partial_rotary_factor": 0.4},
+        Rotary(80, rotary_dim=32),
+    ),
+    "Phi 3 mini 128k": (
+        {**MINI, "rope_scaling": {"long_factor": LONG, "short_factor": SHORT, "type": "longrope"}},
+        Rotary(96, scaling=LongRoPE(SHORT, LONG, 4096, 32.0)),
+    ),
+    "Phi 3 mini 128k, first": (
+        {**MINI, "rope_scaling": {"long_factor": LONG, "short_factor": SHORT, "type": "su"}},
+        Rotary(96, scaling=LongRoPE(SHORT, LONG, 4096, 32.0)),
+    ),
+    "Phi 3 small, as yarn": (
+        {**MINI, "rope_scaling": {"long_factor": LONG, "short_factor": SHORT, "type": "yarn", "attention_factor": None}},
+        Rotary(96, scaling=LongRoPE(SHORT, LONG, 4096, 32.0)),
+    ),
+    "Phi 4 mini": (
+        {
+            **{**MINI, "num_attention_heads": 24, "partial_rotary_factor": 0.75},
+            "rope_scaling": {"long_factor": LONG, "short_factor": SHORT, "type": "longrope"},
+        },
+        Rotary(128, rotary_dim=96, scaling=LongRoPE(SHORT, LONG, 4096, 32.0)),
+    ),
+    "GPT-J 6B": (
+        {"model_type": "gptj", "n_embd": 4096, "n_head": 16, "n_layer": 28, "rotary_dim": 64, "n_positions": 2048},
+        Rotary(256, rotary_dim=64, interleaved=True),
+    ),
+    "Pythia": (
+        {
+            **{"model_type": "gpt_neox", "hidden_size": 2560, "num_attention_heads": 32},
+            **{"rotary_pct": 0.25, "rotary_emb_base": 10000},
+        },
+        Rotary(80, rotary_dim=20),
+    ),
+    "Falcon 7B": (
+        {"model_type": "falcon", "hidden_size": 4544, "num_attention_heads": 71, "alibi": False},
+        Rotary(64),
+    ),
+    "StableLM 3B": (
+        {"model_type": "stablelm", "hidden_size": 2560, "num_attention_heads": 32, "partial_rotary_factor": 0.25},
+        Rotary(80, rotary_dim=20),
+    ),
+    "Command R": (
+        {"model_type": "cohere", "hidden_size": 8192, "num_attention_heads": 64, "rope_theta": 8000000.0},
+        Rotary(128, base=8e6, interleaved=True),
+    ),
+    "GLM 4 9B": (
+        {
+            **{"model_type": "glm4", "hidden_size": 4096, "num_attention_heads": 32, "head_dim": 128},
+            "partial_rotary_factor": 0.5,
+        },
+        Rotary(128, rotary_dim=64, interleaved=True),
+    ),
+    "DeepSeek V2 Lite": (
+        {
+            **{"model_type": "deepseek_v2", "hidden_size": 2048, "num_attention_heads": 16, "qk_rope_head_dim": 64},
+            **{"qk_nope_head_dim": 128, "max_position_embeddings": 163840, "rope_theta": 10000},
+            "rope_scaling": {
+                **{"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 0.707, "mscale_all_dim": 0.707},
+                **{"original_max_position_embeddings": 4096, "type": "yarn"},
+            },
+        },
+        Rotary(64, interleaved=True, scaling=YaRN(40.0, 4096, mscale=0.707, mscale_all_dim=0.707)),
+    ),
+    "gpt-oss 20B": (
+        {
+            **{"model_type": "gpt_oss", "hidden_size": 2880, "num_attention_heads": 64, "head_dim": 64},
+            **{"max_position_embeddings": 131072, "initial_context_length": 4096, "rope_theta": 150000},
+            "rope_scaling": {
+                **{"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "original_max_position_embeddings": 4096},
+                **{"rope_type": "yarn", "truncate": False},
+            },
+        },
+        Rotary(64, base=1.5e5, scaling=YaRN(32.0, 4096, truncate=False)),
+    ),
+    "OLMo 2 7B": ({**LLAMA, "model_type": "olmo2", "rope_theta": 500000}, Rotary(128, base=5e5)),
+    "SmolLM2 135M": (
+        {
+            **{"model_type": "llama", "hidden_size": 576, "num_attention_heads": 9, "rope_theta": 100000},
+            **{"rope_interleaved": False, "rope_scaling": None},
+        },
+        Rotary(64, base=1e5),
+    ),
+    "Granite 3 8B": ({**LLAMA, "model_type": "granite", "rope_theta": 10000000.0}, Rotary(128, base=1e7)),
+    "LLaVA": ({"model_type": "llava", "text_config": {**LLAMA, "rope_theta": 5e5}}, Rotary(128, base=5e5)),
+    "Llama, dynamic": (
+        {**LLAMA, "rope_scaling": {"type": "dynamic", "factor": 2.0}},
+        Rotary(128, scaling=DynamicNTK(2.0, 4096)),
+    ),
+    "DeepSeek's own rule": (
+        {**LLAMA, "max_position_embeddings": 163840, "rope_scaling": {"type": "deepseek_yarn", "factor": 40.0,
+         "original_max_position_embeddings": 4096, "mscale": 2.0}},
+        Rotary(128, scaling=YaRN.deepseek(40.0, 4096, mscale=2.0)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_checkpoints(name):
+    config, rope = CHECKPOINTS[name]
+    assert Rotary.from_config(config) == rope
+    assert Rotary.from_config(json.loads(json.dumps(config))) == rope
+
+
+@pytest.mark.parametrize(
+    ("config", "layers"),
+    [
+        (
+            GEMMA_3,
+            {
+                0: Rotary(256),
+                5: Rotary(256, base=1e6, scaling=Linear(8.0)),
+                33: Rotary(256),
+                "sliding_attention": Rotary(256),
+                "full_attention": Rotary(256, base=1e6, scaling=Linear(8.0)),
+            },
+        ),
+        (
+            {"model_type": "gemma4", "text_config": {"model_type": "gemma4_text", "num_hidden_layers": 7}},
+            {
+                0: Rotary(256),
+                5: Rotary(512, base=1e6, scaling=Proportional(0.25)),
+                6: Rotary(512, base=1e6, scaling=Proportional(0.25)),
+            },
+        ),
+        (
+            MODERNBERT,
+            {
+                0: Rotary(64, base=1.6e5),
+                1: Rotary(64),
+                21: Rotary(64, base=1.6e5),
+                "full_attention": Rotary(64, base=1.6e5),
+            },
+        ),
+        (SMOLLM_3, {0: Rotary(128, base=5e6), 34: Rotary(128, base=5e6)}),
+        (
+            {"model_type": "cohere2", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,
+             "sliding_window_pattern": 4, "rope_theta": 50000, "position_embedding_type": "rope_gptj"},
+            {"sliding_attention": Rotary(128, base=5e4, interleaved=True)},
+        ),
+    ],
+    ids=["Gemma 3 4B", "Gemma 4", "ModernBERT", "SmolLM3", "Command R7B"],
+)  # fmt: skip
+def test_layers(config, layers):
+    for layer, rope in layers.items():
+        assert Rotary.from_config(config, layer) == rope
+        assert Rotary.from_config(config, layer=layer) == rope
+
+
+def test_every_source(tmp_path):
+    """A dict, a file, its folder, a string or a path, and whatever has ``to_dict``."""
+    config, rope = CHECKPOINTS["Llama 3 8B"]
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config), encoding="utf-8")
+    for source in (config, file, tmp_path, str(file), str(tmp_path), types.SimpleNamespace(to_dict=lambda: config)):
+        assert Rotary.from_config(source) == rope
+    before = json.dumps(config)
+    Rotary.from_config(config)
+    assert json.dumps(config) == before
+
+
+def scaled(rope, **top):
+    return {**LLAMA, "max_position_embeddings": 32768, "num_hidden_layers": 4, "rope_scaling": rope, **top}
+
+
+def nested(full, **more):
+    types = ["full_attention", "sliding_attention"] * 2
+    return {**LLAMA, "num_hidden_layers": 4, "layer_types": types, "rope_parameters": {"full_attention": full, **more}}
+
+
+YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192}
+LLAMA3 = {"rope_type": "llama3", **LLAMA_3_1, "factor": 4.0}
+REFUSED = [
+    ({}, ValueError, r"^model_type: expected one that fastpos knows \(.*gemma3.*\), got ''"),
+    ({"model_type": "bert"}, ValueError, "model_type: expected one .*, got 'bert'; .* fastpos.Rotary"),
+    ({"model_type": 7}, TypeError, "model_type: expected a string, got 7"),
+    ({"model_type": "x", "text_config": {"model_type": "y"}}, ValueError, r"^text_config\.model_type: .*, got 'y'"),
+    ({"model_type": "llama"}, ValueError, "hidden_size: expected a value, for head_dim is not said, got none"),
+    ({**LLAMA, "num_attention_heads": None}, ValueError, "num_attention_heads: expected a value"),
+    ({**LLAMA, "num_attention_heads": 31}, ValueError, "hidden_size: .* multiple of num_attention_heads = 31, got 4096"),
+    ({**LLAMA, "head_dim": "128"}, TypeError, "head_dim: expected an integer, got '128'"),
+    ({**LLAMA, "head_dim": 127}, ValueError, "head_dim: .*even.*, got 127"),
+    ({**LLAMA, "rope_theta": "1e4"}, TypeError, "rope_theta: expected a number, got '1e4'"),
+    ({**LLAMA, "rope_theta": -1}, ValueError, "rope_theta: expected a finite number above 0, got -1"),
+    ({**LLAMA, "rope_scaling": "yarn"}, TypeError, "rope_scaling: expected an object of keys and values, got 'yarn'"),
+    ({**LLAMA, "partial_rotary_factor": 0.5}, ValueError, r"partial_rotary_factor: expected 1, .*, got 0\.5"),
+    ({**LLAMA, "rope_ratio": 2.0}, ValueError, r"rope_ratio: expected no such key, .* llama .*, got 2\.0"),
+    ({**LLAMA, "rotary_pct": 0.25}, ValueError, r"rotary_pct: expected no such key, .*, got 0\.25"),
+    ({**LLAMA, "num_hidden_layers": 2, "layer_types": ["full_attention"]}, ValueError, "layer_types: .* = 2 .*, got 1"),
+    ({**LLAMA, "num_hidden_layers": 1, "layer_types": [3]}, TypeError, "layer_types: expected strings, got 3"),
+    (scaled({"type": "ntk"}), ValueError, r"rope_scaling\.type: expected one of default, .*, got 'ntk'"),
+    (scaled({"rope_type": 3}), TypeError, r"rope_scaling\.rope_type: expected a string, got 3"),
+    (scaled({"type": "linear", "rope_type": "yarn"}), ValueError, r"type: expected .*rope_type = 'yarn', got 'linear'"),
+    (scaled({"type": "linear"}), ValueError, r"rope_scaling\.factor: expected a value, .*, got none"),
+    (scaled({"type": "linear", "factor": None}), ValueError, r"rope_scaling\.factor: expected a value, for its"),
+    (scaled({"type": "linear", "factor": 0.5}), ValueError, r"rope_scaling\.factor: .* at least 1, got 0\.5"),
+    (scaled({"type": "linear", "factor": "2"}), TypeError, r"rope_scaling\.factor: expected a number, got '2'"),
+    (scaled({"type": "linear", "factor": True}), TypeError, r"rope_scaling\.factor: expected a number, got True"),
+    (scaled({"type": "linear", "factor": 2, "alpha": 3}), ValueError, r"alpha: .*no such key .*'linear', got 3"),
+    (scaled({"factor": 2.0}), ValueError, r"rope_scaling\.factor: expected no such key with rope_type 'default', got 2"),
+    (scaled({"type": "dynamic", "factor": 0.0}), ValueError, r"rope_scaling\.factor: .* at least 1, got 0\.0"),
+    (scaled({"type": "dynamic", "factor": 2}, max_position_embeddings=None), ValueError, "max_position_embeddings: .*"),
+    (scaled({**YARN, "factor": 0.9}), ValueError, r"rope_scaling\.factor: .* at least 1, got 0\.9"),
+    (scaled({"type": "yarn"}), ValueError, r"rope_scaling\.factor: expected a value, .* divides by it, got none"),
+    (scaled({**YARN, "short_factor": [1]}), ValueError, r"short_factor: expected no such key .*'yarn', got \[1\]"),
+    (scaled({**YARN, "beta_fast": 1, "beta_slow": 3}), ValueError, "beta_fast: .* beta_slow = 3, got 1"),
+    (scaled({**YARN, "beta_fast": -1}), ValueError, r"rope_scaling\.beta_fast: .*, got -1"),
+    (scaled({**YARN, "truncate": "no"}), TypeError, r"rope_scaling\.truncate: expected True or False, got 'no'"),
+    (scaled({**YARN, "attention_factor": 0}), ValueError, r"rope_scaling\.attention_factor: .*, got 0"),
+    (scaled({**YARN, "mscale": -1}), ValueError, r"rope_scaling\.mscale: .*, got -1"),
+    (scaled(YARN, max_position_embeddings=4096), ValueError, r"original_max_.*at most max_.* = 4096, got 8192"),
+    (scaled(YARN, original_max_position_embeddings=4096), ValueError, r"rope_scaling\.original.* = 4096, .* got 8192"),
+    (scaled({**YARN, "original_max_position_embeddings": 8192.0}), TypeError, r"original.*integer, got 8192\.0"),
+    (scaled({**LLAMA3, "low_freq_factor": None}), ValueError, r"rope_scaling\.low_freq_factor: expected a value"),
+    (scaled({**LLAMA3, "high_freq_factor": 0.5}), ValueError, r"high_freq_factor: .* low_freq_factor = 1, got 0\.5"),
+    (scaled({**LLAMA3, "attention_factor": 1.0}), ValueError, r"attention_factor: expected no such key .*'llama3'"),
+    (scaled({**LLAMA3, "original_max_position_embeddings": 65536}), ValueError, "at most max_.* = 32768, got 65536"),
+    (scaled(YARN, rope_parameters=LLAMA3), ValueError, r"rope_scaling: expected none beside rope_parameters, or the same"),
+    (scaled({**YARN, "mrope_section": [16, 24, 24]}), ValueError, r"mrope_section: expected no such key with .*'yarn'"),
+    (scaled({"type": "mrope", "mrope_section": [16, 24, 24]}), ValueError, r"rope_scaling\.type: .*, got 'mrope'"),
+    ({**MINI, "rope_scaling": {"type": "su", "short_factor": SHORT}}, ValueError, "long_factor: expected a value"),
+    ({**MINI, "rope_scaling": {"type": "su", "short_factor": 1.0, "long_factor": LONG}}, TypeError, r"short_.* list, got 1\.0"),
+    (
+        {**MINI, "rope_scaling": {"type": "su", "short_factor": SHORT, "long_factor": LONG[1:]}},
+        ValueError,
+        "long_factor: expected rotary_dim / 2 = 48 numbers, got 47",
+    ),
+    (
+        {**MINI, "rope_scaling": {"type": "su", "short_factor": [0.0, *SHORT[1:]], "long_factor": LONG}},
+        ValueError,
+        r"short_factor\[0\]: expected a finite number above 0, got 0\.0",
+    ),
+    (
+        {**MINI, "rope_scaling": {"type": "su", "short_factor": SHORT, "long_factor": LONG}, "max_position_embeddings": 2048},
+        ValueError,
+        r"original_max_position_embeddings|factor",
+    ),
+    (
+        {
+            **{**MINI, "model_type": "phimoe"},
+            "rope_scaling": {
+                **{"type": "longrope", "short_factor": SHORT, "long_factor": LONG},
+                **{"short_mscale": 1.2, "long_mscale": 1.3},
+            },
+        },
+        ValueError,
+        r"rope_scaling\.long_mscale: expected rope_scaling\.short_mscale = 1\.2, .*, got 1\.3",
+    ),
+    ({**MINI, "partial_rotary_factor": 0.52}, ValueError, r"partial_rotary_factor: .* even number .*, got 0\.52, which is 49"),
+    ({**LLAMA, "position_embedding_type": "nope"}, ValueError, "position_embedding_type: expected one of .*, got 'nope'"),
+    ({"model_type": "falcon", "alibi": True}, ValueError, "alibi: expected False, .*ALiBi.*, got True"),
+    (
+        {"model_type": "falcon", "hidden_size": 4544, "num_attention_heads": 71, "head_dim": 128},
+        ValueError,
+        "head_dim: expected hidden_size / num_attention_heads = 64, got 128",
+    ),
+    ({"model_type": "gptj", "n_embd": 64, "n_head": 4, "rotary_dim": 8, "rope_theta": 5e5}, ValueError, "rope_theta: .*no such"),
+    (
+        {"model_type": "gptj", "n_embd": 64, "n_head": 4, "rotary_dim": 8, "rope_scaling": YARN},
+        ValueError,
+        "rope_scaling: expected no such key",
+    ),
+    (nested({"rope_type": "default"}), ValueError, r"rope_parameters\.sliding_attention: expected parameters for"),
+    (nested({"rope_type": "default"}, rope_theta=3), ValueError, r"rope_parameters\.rope_theta: .* types of layers \(full"),
+    (nested({"rope_type": "linear"}, sliding_attention=None), ValueError, r"full_attention\.factor: expected a value"),
+    (nested({"foo": 1}, sliding_attention={}), ValueError, r"rope_parameters\.full_attention\.foo: expected no such key"),
+    ({**MODERNBERT, "num_hidden_layers": None}, ValueError, "num_hidden_layers: expected a value, for its layers differ"),
+    ({**SMOLLM_3, "no_rope_layers": [1, 0]}, ValueError, "no_rope_layers: expected num_hidden_layers = 36 .*, got 2"),
+    ({**SMOLLM_3, "no_rope_layers": [2] * 36}, ValueError, "no_rope_layers: expected 0 to 1, got 2"),
+    (
+        {"model_type": "gemma4_text", "num_hidden_layers": 7, "per_layer_config": {"9": {"head_dim": 512}}},
+        ValueError,
+        "per_layer_config: expected indices of layers, got '9'",
+    ),
+    (
+        {"model_type": "ministral3", "hidden_size": 64, "num_attention_heads": 2, "max_position_embeddings": 65536,
+         "rope_parameters": {**YARN, "factor": 8.0, "rope_theta": 1e6, "max_position_embeddings": 32768}},
+        ValueError,
+        r"rope_parameters\.max_position_embeddings: expected max_position_embeddings = 65536, .*, got 32768",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "error", "message"), REFUSED, ids=[f"{i}" for i in range(len(REFUSED))])
+def test_refused_with_key_value_and_rule(config, error, message):
+    with pytest.raises(error, match=message):
+        Rotary.from_config(config)
+
+
+@pytest.mark.parametrize(("config", "layer", "error", "message"), [
+    (GEMMA_3, None, ValueError, r"layer: .* gemma3_text: sliding_attention \(layers 0, .*\); full_attention \(layers 5"),
+    (SMOLLM_3, None, ValueError, r"layer: .* without rotation \(layers 3, 7.*got None"),
+    (SMOLLM_3, 36, ValueError, "layer: expected 0 to 35, got 36"),
+    (SMOLLM_3, -1, ValueError, "layer: expected 0 to 35, got -1"),
+    (SMOLLM_3, True, TypeError, "layer: expected an index or a type of layers, got True"),
+    (SMOLLM_3, 1.0, TypeError, r"layer: expected an index or a type of layers, got 1\.0"),
+    (GEMMA_3, "global", ValueError, r"layer: .* \(sliding_attention, full_attention\), got 'global'"),
+    (QWEN, "full_attention", ValueError, r"layer: .* \(none, for its layers are all alike\), got 'full_attention'"),
+    (LLAMA, 0, ValueError, "layer: expected None, for the config does not say how many layers there are, got 0"),
+])  # fmt: skip
+def test_layers_refused(config, layer, error, message):
+    with pytest.raises(error, match=message):
+        Rotary.from_config(config, layer)
+
+
+def test_sources_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"config\.json"):
+        Rotary.from_config(tmp_path)
+    (tmp_path / "config.json").write_text("{", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"config: expected JSON in .*config\.json"):
+        Rotary.from_config(tmp_path)
+    (tmp_path / "config.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(TypeError, match=r"config: expected a JSON object in .*, got a list"):
+        Rotary.from_config(tmp_path)
+    for wrong in (None, 3, ["config.json"], object()):
+        with pytest.raises(TypeError, match=r"config: expected a dict, the path of a config\.json or its folder"):
+            Rotary.from_config(wrong)
+
+
+@pytest.mark.parametrize(("config", "message"), [
+    (scaled({**YARN, "factor": 16.0}), r"rope_scaling\.factor: 16 is used, but max_.* / original.* = 32768 / 8192"),
+    (scaled({**YARN, "mscale": 0.7}), r"rope_scaling\.mscale: transformers heeds .* only together, so this has no effect"),
+    (scaled({"rope_type": "default", "rope_theta": 1e4}, rope_theta=5e5), r"rope_theta: 10000 is used, not 500000 of rope_th"),
+])  # fmt: skip
+def test_warned(config, message):
+    """What can be honoured, but is not what it seems."""
+    with pytest.warns(UserWarning, match=message):
+        Rotary.from_config(config)
