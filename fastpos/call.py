@@ -8,7 +8,7 @@ from fastpos_kernels.rules import DONE, OVERLAP, START
 from numpy.typing import NDArray
 
 from . import dispatch, threads
-from .encodings import Encoding, Learned
+from .encodings import Encoding, Learned, coordinates
 from .plan import (
     Plan,
     check_apart,
@@ -107,7 +107,7 @@ def prepare(
     for name, x in zip(names, inputs, strict=True):
         check_kind(name, x)
     layout = layout_for(encoding, letters, inputs[0].ndim)
-    place = resolve(layout, inputs[0].shape, start, positions, cu_seqlens)
+    place = resolve(layout, inputs[0].shape, start, positions, cu_seqlens, *coordinates(encoding))
     chosen = dispatch.choose(backend)
     outputs = _outputs(out, inputs)
     plans = _plans.get(id(encoding))
