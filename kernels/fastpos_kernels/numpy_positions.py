@@ -32,12 +32,12 @@ class Place:
     @property
     def first(self) -> np.ndarray:
         """Whole positions on the first axis, ``(b, t)``."""
-        return self.whole if self.whole.ndim == 2 else self.whole[0]
+        return self.whole if self.whole.ndim < 3 else self.whole[0]
 
     def of_pairs(self, axis) -> tuple[np.ndarray, np.ndarray | None]:
         """What drives each pair: ``(b, t, pairs)``, or ``(b, t, 1)`` where all pairs go by one position."""
         both = (self.whole, self.fractions)
-        if self.whole.ndim == 2:
+        if self.whole.ndim < 3:
             whole, fractions = (None if part is None else part[..., None] for part in both)
         else:
             whole, fractions = (None if part is None else np.moveaxis(part[axis], 0, -1) for part in both)
