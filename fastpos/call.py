@@ -8,7 +8,7 @@ from fastpos_kernels.rules import DONE, OVERLAP, START
 from numpy.typing import NDArray
 
 from . import dispatch, threads
-from .encodings import Encoding, Learned
+from .encodings import Encoding, Learned, coordinates
 from .lengths import by_length, check_by_length, check_settled, cuts
 from .plan import (
     Plan,
@@ -148,7 +148,7 @@ def prepare(
     layout = layout_for(encoding, letters, inputs[0].ndim)
     chosen = dispatch.choose(backend, device)
     readable = chosen != "triton"
-    place = resolve(layout, inputs[0].shape, start, positions, cu_seqlens, readable)
+    place = resolve(layout, inputs[0].shape, start, positions, cu_seqlens, readable, *coordinates(encoding))
     outputs = _outputs(out, inputs)
     plans = _plans.get(id(encoding))
     if plans is None:

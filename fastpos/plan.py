@@ -3,7 +3,7 @@
 Everything here depends on the encoding, on flags, and on dtypes, shapes and strides; not on the data.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from . import dispatch, machine, threads
 from .encodings import Encoding, Learned, Rotary, Sinusoidal
 from .frequencies import Rates, rates
+from .head import Head
 from .layout import Layout, layout_of
 from .positions import Rule
 
@@ -21,11 +22,13 @@ Array = NDArray[Any]
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 # Which way a rotation goes: to a token's position, by a shift of what stands at one already, or back for a gradient.
 Turn = Literal["apply", "shift", "back"]
-TURNS: dict[Turn, Callable[[Rates], Rates]] = {
-    "apply": lambda clock: clock,
-    "shift": Rates.without_factor,
-    "back": Rates.reversed,
-}
+
+
+def turned(clock: Rates, head: Head, turn: Turn) -> tuple[Rates, Head]:
+    """Clock and channels for a turn; rows that have been rotated lie where that put them."""
+    if turn == "apply":
+        return clock, head
+    return clock.for_shift() if turn == "shift" else clock.reversed(), head.turned()
 
 
 @dataclass(frozen=True)
@@ -232,8 +235,8 @@ def make(
     bind = dispatch.kernels(backend)
     common = (inputs, outputs, layout.axes, rule)
     if isinstance(encoding, Rotary):
-        clock = TURNS[turn](rates(encoding))
-        launch = bind.bind_rotate(*common, clock, encoding.interleaved, streamed, count)
+        clock, head = turned(rates(encoding), encoding.head, turn)
+        launch = bind.bind_rotate(*common, clock, head, streamed, count)
     elif isinstance(encoding, Sinusoidal):
         scale, pairs = encoding.embedding_scale, encoding.interleaved
         launch = bind.bind_sinusoidal(*common, rates(encoding), pairs, scale, streamed, count)

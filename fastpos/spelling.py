@@ -5,21 +5,27 @@ from a file can name an encoding, and nothing else.
 """
 
 import ast
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from . import scaling
+from .axes import Axes
 from .encodings import Rotary, Sinusoidal
+from .queries import Llama4Scale, LogScale, MinistralScale
 
 SCALINGS = (getattr(scaling, name) for name in scaling.__all__ if name != "Scaling")
-KNOWN: dict[str, Any] = {known.__name__: known for known in (Rotary, Sinusoidal, *SCALINGS)}
+KNOWN: dict[str, Any] = {
+    known.__name__: known for known in (Rotary, Sinusoidal, Axes, Llama4Scale, LogScale, MinistralScale, *SCALINGS)
+}
 
 
 def _value(node: ast.expr) -> Any:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in KNOWN:
-        if node.args or not all(keyword.arg for keyword in node.keywords):
+        if not all(keyword.arg for keyword in node.keywords):
             raise ValueError("expected named arguments alone")
-        return KNOWN[node.func.id](**{str(keyword.arg): _value(keyword.value) for keyword in node.keywords})
+        named = {str(keyword.arg): _value(keyword.value) for keyword in node.keywords}
+        return KNOWN[node.func.id](*map(_value, node.args), **named)
     return ast.literal_eval(node)
 
 
@@ -35,3 +41,10 @@ def read(words: str) -> Rotary | Sinusoidal:
     if not isinstance(encoding, Rotary | Sinusoidal):
         raise ValueError(f"encoding: expected what repr of a Rotary or Sinusoidal gives, got {words!r}")
     return encoding
+
+
+@lru_cache(maxsize=256)
+def keys_alone(words: str) -> str:
+    """The same encoding for arrays after the first of a call, which no scale of queries is for."""
+    encoding = read(words)
+    return replace(encoding, query_scale=None).spelling if isinstance(encoding, Rotary) else words

@@ -12,7 +12,7 @@ import torch
 from fastpos_kernels.rules import START
 
 from .call import check_rows
-from .encodings import Learned
+from .encodings import Learned, coordinates
 from .plan import check_apart, layout_for
 from .positions import resolve
 from .torch_request import Tensors, arrays_of, check_tensors, encoding_of, key_of, place_of, planned, request_of
@@ -117,6 +117,7 @@ def _check_values(
     encoding = encoding_of(request, table, "triton")
     host = [None if ids is None else ids.cpu() for ids in (where, begins)]
     layout = layout_for(encoding, request.layout, x.ndim)
-    place = resolve(layout, tuple(x.shape), **place_of(request, start, *host))
+    axes, real = coordinates(encoding)
+    place = resolve(layout, tuple(x.shape), **place_of(request, start, *host), axes=axes, real=real)
     if isinstance(encoding, Learned):
         check_rows(encoding, place, x.shape[layout.token], x.numel())

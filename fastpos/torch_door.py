@@ -11,10 +11,11 @@ from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from . import torch_decode, torch_ops
-from .encodings import Encoding, Learned
+from .encodings import Encoding, Learned, Rotary, coordinates
 from .lengths import check_settled
 from .plan import Plan, Turn, check_apart, check_encoding, layout_for, name_of
 from .positions import HIGHEST, LOWEST, check_given, integers, starts_of
+from .spelling import keys_alone
 from .tensors import check_plain, standing
 from .torch_request import OFFSET, Tensors, planned, request_of, word
 
@@ -62,6 +63,8 @@ def apply(
     for first in range(0, len(inputs), 2):
         some, there = inputs[first : first + 2], () if outputs is None else outputs[first : first + 2]
         way = NEW if outputs is None else IN_PLACE if outputs is inputs else INTO
+        if first == 2 and isinstance(encoding, Rotary) and encoding.query_scale is not None:
+            place = (place[0], place[1].replace(encoding.spelling, keys_alone(encoding.spelling)), *place[2:])
         made = OPERATORS[way][len(some) - 1](*some, *(there if way == INTO else ()), *place)
         results.extend(there if outputs is not None else made if len(some) == 2 else (made,))
     done = inputs if outputs is inputs else tuple(results)
@@ -161,7 +164,7 @@ def _arguments(
             "expected positions= under PyTorch's context parallelism, where each device has its own part of the tokens, got a "
             "start or boundaries of the whole sequence; give context_parallel a positions buffer to shard with the tokens"
         )
-    rule, number, where, begins = _place(x, start, positions, cu_seqlens)
+    rule, number, where, begins = _place(x, start, positions, cu_seqlens, coordinates(encoding)[1])
     words = f"{OFFSET}{encoding.offset})" if isinstance(encoding, Learned) else encoding.spelling
     table = _table(encoding, x) if isinstance(encoding, Learned) else None
     return number, word(words, layout, backend, rule, turn), where, begins, table
@@ -202,10 +205,10 @@ def _count_version(tensors: Tensors) -> None:
     torch.autograd.graph.increment_version([tensor for tensor in tensors if not tensor.is_inference()])
 
 
-def _place(x: torch.Tensor, start: Any, positions: Any, cu_seqlens: Any) -> tuple[str, int, Where, Where]:
+def _place(x: torch.Tensor, start: Any, positions: Any, cu_seqlens: Any, real: bool) -> tuple[str, int, Where, Where]:
     """The rule in words, and ``start``, ``where`` and ``begins`` of an operator."""
     if positions is not None:
-        return "positions", 0, _ids("positions", positions, x), None
+        return "positions", 0, _ids("positions", positions, x, real), None
     if cu_seqlens is not None:
         edges = _ids("cu_seqlens", cu_seqlens, x)
         begins = None if start is None else _start(x, start)
@@ -228,7 +231,7 @@ def _start(x: torch.Tensor, start: Any) -> int | torch.Tensor:
     return int(starts_of("start", start, None)) if np.ndim(start) == 0 else _ids("start", start, x)
 
 
-def _ids(name: str, values: Any, x: torch.Tensor) -> torch.Tensor:
+def _ids(name: str, values: Any, x: torch.Tensor, real: bool = False) -> torch.Tensor:
     """Integers on the device of the data. One number moves there; more are a copy in every call, which is the caller's."""
     if isinstance(values, torch.Tensor):
         if values.device == x.device:
@@ -238,9 +241,10 @@ def _ids(name: str, values: Any, x: torch.Tensor) -> torch.Tensor:
     elif torch.compiler.is_compiling():
         return torch.tensor(values, device=x.device)
     else:
-        array = integers(name, values)
+        array = np.asarray(values)
+        array = array if real and array.dtype.kind == "f" else integers(name, values).astype(np.int64)
         if not x.is_cuda:
-            return torch.tensor(array.astype(np.int64))
+            return torch.tensor(array)
     place = (
         f"one on {values.device}" if isinstance(values, torch.Tensor) else f"a {type(values).__name__} in main memory"
     )

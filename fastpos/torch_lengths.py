@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from . import torch_door
-from .encodings import Encoding
+from .encodings import Encoding, coordinates
 from .lengths import check_by_length, cuts
 from .plan import check_encoding, layout_for
 from .positions import resolve, resolve_lengths
@@ -33,8 +33,8 @@ def apply(
         return torch_door.apply(settled, inputs, outputs, start, positions, cu_seqlens, layout, backend)
     check_plain("x", inputs[0], inputs[0])
     axes, shape = layout_for(rope, layout, inputs[0].ndim), tuple(inputs[0].shape)
-    said = (("start", start), ("positions", positions), ("cu_seqlens", cu_seqlens))
-    place = resolve(axes, shape, *(_on_host(name, ids) for name, ids in said))
+    places = _on_host("start", start), _on_host("positions", positions), _on_host("cu_seqlens", cu_seqlens)
+    place = resolve(axes, shape, places[0], places[1], places[2], True, *coordinates(rope))
     lengths = resolve_lengths(axes, shape, place, _on_host("seq_lens", seq_lens))
     clocks = {rope.at_length(int(length)) for length in lengths}
     if len(clocks) <= 1:

@@ -5,18 +5,12 @@ from typing import Any
 import torch
 
 from .encodings import Sinusoidal
+from .head import Head
 from .layout import layout_of
-from .spelling import read
+from .spelling import keys_alone, read
 from .torch_request import OFFSET, Request, request_of, word
 
 Where = torch.Tensor | None
-
-
-def _back(request: Request) -> str:
-    """The word for the transpose of a rotation: the same factor, backwards; of that again, the rotation itself."""
-    return word(
-        request.words, request.layout, request.backend, request.rule, "apply" if request.turn == "back" else "back"
-    )
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -36,18 +30,36 @@ def _backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
         if ctx.needs_input_grad[-1]:
             given = [grad for grad in grads if grad is not None]
             table = sum((_table_gradient(request, grad, place, *ctx.table) for grad in given), torch.tensor(0.0))
-        inputs = list(grads)
-    else:
-        encoding = read(request.words)
-        if isinstance(encoding, Sinusoidal):
-            scale = encoding.embedding_scale
-            inputs = [grad if grad is None or scale == 1.0 else grad * scale for grad in grads]
-        else:
-            inputs = [
-                None if grad is None else torch.ops.fastpos.encode(grad, ctx.start, _back(request), where, begins)
-                for grad in grads
-            ]
-    return (*inputs, None, None, None, None, table)
+        return (*grads, None, None, None, None, table)
+    encoding = read(request.words)
+    if isinstance(encoding, Sinusoidal):
+        scale = encoding.embedding_scale
+        inputs = [grad if grad is None or scale == 1.0 else grad * scale for grad in grads]
+        return (*inputs, None, None, None, None, None)
+    # The scale of queries is the first tensor's alone.
+    words = (request.words, keys_alone(request.words))
+    inputs = [None if grad is None else _rotated(grad, word, request, place) for grad, word in zip(grads, words)]  # noqa: B905
+    return (*inputs, None, None, None, None, None)
+
+
+def _rotated(grad: torch.Tensor, words: str, request: Request, place: tuple[int, Where, Where]) -> torch.Tensor:
+    """A gradient through the transpose of a rotation: the same factor, backwards; of that again, the rotation itself."""
+    start, where, begins = place
+    head = read(words).head  # type: ignore[union-attr]
+    back = request.turn == "back"
+    call = word(words, request.layout, request.backend, request.rule, "apply" if back else "back")
+    rotate = torch.ops.fastpos.encode
+    if not head.deinterleaved:
+        return rotate(grad, start, call, where, begins)  # type: ignore[no-any-return]
+    if back:
+        return rotate(_interleaved(grad, head), start, call, where, begins)  # type: ignore[no-any-return]
+    return _interleaved(rotate(grad, start, call, where, begins), head)
+
+
+def _interleaved(x: torch.Tensor, head: Head) -> torch.Tensor:
+    """Channels (i, i + pairs) of the slice that turns, back at (2 i, 2 i + 1)."""
+    before, halves, after = x.tensor_split((head.start, head.start + 2 * head.pairs), dim=-1)
+    return torch.cat([before, torch.stack(halves.chunk(2, dim=-1), dim=-1).flatten(-2), after], dim=-1)
 
 
 def _table_gradient(

@@ -48,7 +48,7 @@ def run(
     if not any(source.size for source in sources):
         return
     execute(plan, sources, targets, place)
-    if table is None and place[0].kind in (START, IDS) and _is_quick(plan, where):
+    if table is None and place[0].kind in (START, IDS) and place[2] is None and _is_quick(plan, where):
         if len(_quick) >= MAX_LAUNCHES:
             _quick.clear()
         launch = plan.launch.by_address()

@@ -45,7 +45,7 @@ def test_tensors_get_the_bits_of_arrays(data):
     )
     sizes = {"b": data.draw(st.integers(1, 3)), "h": data.draw(st.integers(1, 5)), "d": encoding.width}
     sizes["s"] = sizes["t"] = tokens = data.draw(st.integers(1, 5))
-    stand = data.draw(stands(sizes["b"] if "b" in layout else 1, tokens, layout, kind == "learned"))
+    stand = data.draw(stands(sizes["b"] if "b" in layout else 1, tokens, layout, encoding))
     dtype = data.draw(st.sampled_from(sorted(oracle.DTYPES)))
     shape = [sizes[letter] for letter in layout]
     values = np.random.default_rng(3).standard_normal(shape).astype(oracle.DTYPES[dtype])

@@ -69,11 +69,33 @@ def test_opcheck_of_additions(table):
 
 
 @pytest.mark.parametrize("place", [{"start": 7}, {"positions": IDS[:, 2:4]}, {"start": torch.tensor([3, -9])}])
-@pytest.mark.parametrize("encoding", [ROPE, Rotary(16, interleaved=True, scaling=fastpos.Linear(3.0))])
+@pytest.mark.parametrize("encoding", [
+    ROPE,
+    Rotary(16, interleaved=True, scaling=fastpos.scaling.YaRN(4.0, 64)),
+    Rotary(16, rotary_dim=12, rotary_start=2, interleaved=True, deinterleaved=True,
+           query_scale=fastpos.LogScale(2.0), clockwise=True),
+])  # fmt: skip
 def test_gradients_of_rotations(encoding, place):
     tensors = [x[:, :2, :1].double().requires_grad_() for x in q_and_k()]
     assert torch.autograd.gradcheck(lambda q, k: fastpos.apply(encoding, q, k, **place), tensors)
     assert torch.autograd.gradgradcheck(lambda q, k: fastpos.apply(encoding, q, k, **place), tensors)
+
+
+def test_gradients_of_several_axes():
+    rope, x = (
+        Rotary(16, axes=fastpos.Axes((2, 3, 3), real=True)),
+        randn(1, 2, 1, 16, dtype=torch.double).requires_grad_(),
+    )
+    places = torch.tensor([[0.5, 1.0], [2.0, -7.25], [3.0, 0.0]])
+    assert torch.autograd.gradcheck(lambda x: fastpos.apply(rope, x, positions=places), (x,))
+
+
+def test_the_scale_of_queries_is_the_first_tensors():
+    rope, x = Rotary(16, query_scale=fastpos.LogScale(2.0)), randn(1, 2, 1, 16)
+    results = fastpos.apply(rope, x, x, x, x, start=100)
+    assert not torch.equal(results[0], results[1])
+    assert torch.equal(results[1], results[2])
+    assert torch.equal(results[2], results[3])
 
 
 def test_the_gradient_of_one_of_two():
@@ -205,7 +227,15 @@ def test_graphs_hold_encodings_in_words():
         Rotary(8, scaling=fastpos.Linear(2.0), interleaved=True),
     ):
         assert spelling.read(encoding.spelling) == encoding
-    for words in ("Rotary(8)", "open('x')", "Linear(factor=2.0)", "Rotary(head_dim=open('x'))", "Rotary(", "4"):
+    for words in (
+        "Rotary(7)",
+        "open('x')",
+        "Rotary(open('x'))",
+        "Linear(factor=2.0)",
+        "Rotary(head_dim=open('x'))",
+        "Rotary(",
+        "4",
+    ):
         with pytest.raises(ValueError, match="encoding: expected what repr"):
             spelling.read(words)
 

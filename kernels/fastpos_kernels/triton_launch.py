@@ -115,8 +115,13 @@ def _pieces(inputs, outputs, size: int, piece_of) -> Launch:
     return Launch(pieces)
 
 
-def bind_rotate(inputs, outputs, axes, rule, rates, interleaved: bool, stream: bool, threads: int) -> Launch:
+def bind_rotate(inputs, outputs, axes, rule, rates, head, stream: bool, threads: int) -> Launch:
     """A launch that rotates each input into its output (the same array: in place), two inputs at a time."""
+    interleaved = head.interleaved
+    if head.start or head.deinterleaved or head.sections or rule.axes > 1 or rates.inv_freq is not None or rates.query:
+        raise ValueError(
+            "backend: triton rotates leading channels by one position, got another form; choose backend='numba'"
+        )
     width, itemsize, pairs = inputs[0].shape[-1], inputs[0].itemsize, len(rates.words)
 
     def piece_of(arrays):
