@@ -123,9 +123,26 @@ def bench(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE.png", dir_okay=False, help="Draw the ratios to a copy (matplotlib).")
     ] = None,
+    against: Annotated[
+        str,
+        typer.Option(metavar="auto|NAMES", help="Compare with other libraries instead: all installed, or a,b,c."),
+    ] = "",
+    position: Annotated[
+        int | None,
+        typer.Option(min=0, max=1 << 30, help="With --against: where the first token stands (learned rows: at 0)."),
+    ] = None,
 ) -> None:
     """Time fastpos against NumPy as it is used today and against a plain copy."""
     with _plainly():
         from .commands import bench
 
-        bench.run(quick=quick, only=only, threads=threads, json_file=json, markdown_file=markdown, plot_file=plot)
+        bench.run(
+            quick=quick,
+            only=only,
+            threads=threads,
+            json_file=json,
+            markdown_file=markdown,
+            plot_file=plot,
+            against=against,
+            position=position,
+        )

@@ -1,0 +1,150 @@
+"""``fastpos bench --against``: fastpos against what users have installed, a process a peer, all taking turns."""
+
+import json
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..api import apply, apply_
+from ..dispatch import choose as choose_backend
+from ..threads import set_num_threads
+from . import facts
+from .against_report import HEADINGS, LEFT, LEGEND, Comparison, Row, losses, markdown
+from .console import console, progress, table
+from .peers.catalogue import Peer, Result, Table, choose
+from .peers.process import PeerFailed, PeerProcess
+from .timing import Runner, Timing, interleave
+from .warmup import compile_each
+from .workloads import COPY, LEARNED, Case, Contest
+
+# For each contender of a case.
+SECONDS, QUICK_SECONDS = 1.0, 0.3
+# Every peer holds inputs, results and temporary arrays of its own, and all peers are there at once.
+MOST_BYTES = 128 << 20
+# Half an ulp for the result and for each of cosine, sine and two products in x's type, with room; see ``_bound``.
+EPSILONS = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+
+
+def run(
+    cases: list[Case],
+    encodings: dict[str, str],
+    *,
+    asked: str,
+    position: int | None,
+    quick: bool,
+    threads: int,
+    json_file: Path | None,
+    markdown_file: Path | None,
+) -> None:
+    """Measure, print a table a case, and write the files."""
+    peers, missing = choose(asked)
+    out = console()
+    set_num_threads(threads)
+    backend = choose_backend(None)
+    # Peers write where they do by nature, so cases that differ in that alone are one.
+    cases = list(dict.fromkeys(replace(case, in_place=False) for case in cases))
+    fit = [case for case in cases if case.nbytes <= MOST_BYTES]
+    setting = [
+        f"{facts.title()}; backend {backend}, {threads} thread{'s' * (threads > 1)} (copy: 1)",
+        f"Peers: {', '.join(_versions(peers)) or 'none'}",
+        *(f"Not here: {name}: {reason}" for name, reason in missing.items()),
+    ]
+    if left_out := len(cases) - len(fit):
+        setting.append(f"Left out: {left_out} cases of more than {MOST_BYTES >> 20} MiB, which every peer would hold")
+    out.print("\n".join(setting))
+    compile_each(out, sorted({(encodings.get(case.workload, case.workload), case.dtype) for case in fit}))
+    comparisons = []
+    with ExitStack() as stack, progress(out, fit, lambda case: case.name) as walk:
+        processes = {
+            peer: stack.enter_context(PeerProcess(f"{__package__}.peers.{peer.form}", threads)) for peer in peers
+        }
+        for case in walk:
+            start = case.start if position is None or case.workload == LEARNED else position
+            comparison = compare(case, start, processes, QUICK_SECONDS if quick else SECONDS)
+            comparisons.append(comparison)
+            out.print(table(comparison.title, HEADINGS, comparison.cells(), left=LEFT))
+            out.print("\n".join([*comparison.failures(), ""]))
+    out.print("\n".join([*LEGEND, losses(comparisons)]))
+    if json_file:
+        settings = {"backend": backend, "threads": threads, "quick": quick, "against": asked, "missing": missing}
+        results = [comparison.as_dict() for comparison in comparisons]
+        json_file.write_text(json.dumps({"machine": facts.as_dict(), "settings": settings, "results": results}, indent=1))
+    if markdown_file:
+        markdown_file.write_text(markdown(comparisons, setting), encoding="utf-8")
+
+
+def compare(case: Case, start: int, processes: dict[Peer, PeerProcess], seconds: float) -> Comparison:
+    """Check every contender of a case, then let those that passed take turns."""
+    contest = Contest(case, start)
+    errors = {peer: _error(contest, peer, process) for peer, process in processes.items()}
+    ready = {peer: process for peer, process in processes.items() if isinstance(errors[peer], float)}
+    ours = {result: Runner(call) for result, call in _forms(contest).items()}
+    copy = Runner(contest.contenders[COPY])
+    runners = [copy, *ours.values(), *ready.values()]
+    interleave(runners, seconds * len(runners))
+    own_rows = {
+        result: Row("fastpos", "", Table.NONE, result, _own_error(contest, result), _timing(runner))
+        for result, runner in ours.items()
+    }
+    rows = []
+    for peer, process in processes.items():
+        failed = process.failure if peer in ready else errors[peer]
+        if failed is None:
+            rows.append(Row.of(peer, float(errors[peer]), process.timing()))
+        else:
+            rows.append(Row.of(peer, failure=str(failed)))
+    return Comparison(case, start, _timing(copy), own_rows, rows)
+
+
+def _timing(runner: Runner) -> Timing:
+    return Timing(runner.calls, tuple(runner.seconds))
+
+
+def _forms(contest: Contest) -> dict[Result, Any]:
+    """fastpos with each kind of result."""
+    call = {"start": contest.start}
+    return {
+        Result.IN_PLACE: partial(apply_, contest.encoding, *contest.targets, **call),
+        Result.GIVEN: partial(apply, contest.encoding, *contest.inputs, out=contest.targets, **call),
+        Result.NEW: partial(apply, contest.encoding, *contest.inputs, **call),
+    }
+
+
+def _own_error(contest: Contest, result: Result) -> float:
+    contest.contenders[COPY]()
+    given = _forms(contest)[result]()
+    results = given if isinstance(given, tuple) else (given,)
+    return contest.judge([y[-1, contest.case.sampled()] for y in results])
+
+
+def _error(contest: Contest, peer: Peer, process: PeerProcess) -> float | str:
+    """The error of a peer's results, or why it takes no part."""
+    if unfit := peer.unfit(contest.case):
+        return unfit
+    try:
+        results = process.build(contest.case, contest.start)
+    except PeerFailed as failed:
+        return str(failed)
+    shapes = [(len(contest.case.sampled()), *x.shape[2:]) for x in contest.inputs]
+    if [y.shape for y in results] != shapes:
+        return f"wrong: expected results of shapes {shapes}, got {[y.shape for y in results]}"
+    error, bound = contest.judge(results), _bound(contest)
+    # Not "error > bound", which NaN would pass.
+    return error if error <= bound else f"wrong: its error is {error:.1e}, and none up to {bound:.1e} is explained"
+
+
+def _bound(contest: Contest) -> float:
+    """What rounding explains: some ulps of x's type, and angles that are float32 products of position and frequency."""
+    largest = float(np.max([np.abs(x.astype(np.float32)).max() for x in contest.inputs])) + 1
+    angle = 4 * (contest.start + contest.case.tokens) * 2.0**-24
+    return 2 * largest * (8 * EPSILONS[contest.case.dtype] + angle)
+
+
+def _versions(peers: list[Peer]) -> list[str]:
+    packages = dict.fromkeys(module for peer in peers for module in peer.modules)
+    return [f"{package} {metadata.version(package)}" for package in packages]

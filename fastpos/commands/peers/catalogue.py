@@ -1,0 +1,105 @@
+"""The one table of peers, and which of them a run takes."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.util import find_spec
+
+from ..console import Refused
+from ..workloads import DECODE, LEARNED, PREFILL, SINUSOIDAL, Case
+
+ROTATIONS, ADDITIONS = (PREFILL, DECODE), (SINUSOIDAL, LEARNED)
+
+
+class Result(StrEnum):
+    """Where a contender writes, which decides the form of fastpos that it is compared with."""
+
+    IN_PLACE = "in place"
+    GIVEN = "given memory"
+    NEW = "new arrays"
+
+
+class Table(StrEnum):
+    """Where sines and cosines, or the rows of a learned table, come from."""
+
+    NONE = "none"
+    GIVEN = "given"
+    MADE = "made in the call"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A way to encode positions: ``form`` names a module of this package and the function in it."""
+
+    name: str
+    what: str
+    modules: tuple[str, ...]
+    form: str
+    table: Table
+    result: Result
+    workloads: tuple[str, ...] = ROTATIONS + ADDITIONS
+    interleaved_only: bool = False
+
+    def missing(self) -> str | None:
+        """Why it cannot run here, as far as can be told without importing anything."""
+        absent = [module for module in self.modules if find_spec(module) is None]
+        return f"not installed: pip install {' '.join(absent)}" if absent else None
+
+    def unfit(self, case: Case) -> str | None:
+        """Why it does not take part in a case."""
+        if case.workload not in self.workloads:
+            return f"no form for {case.workload}"
+        if self.interleaved_only and case.heads and not case.interleaved:
+            return "turns neighbouring channels only"
+        return None
+
+
+TORCH = ("torch",)
+PEERS = (
+    Peer("numpy", "NumPy, fastest short form", ("numpy",), "numpy_forms:ready", Table.GIVEN, Result.GIVEN),
+    Peer("numpy-made", "NumPy", ("numpy",), "numpy_forms:made", Table.MADE, Result.GIVEN),
+    Peer("torch", "PyTorch eager, rotate-half or plain addition", TORCH, "torch_forms:eager", Table.GIVEN, Result.NEW),
+    Peer(
+        *("torch-complex", "PyTorch eager, complex product", TORCH, "torch_forms:complex_product"),
+        *(Table.GIVEN, Result.NEW, ROTATIONS, True),
+    ),
+    Peer("torch-out", "torch.add with out=", TORCH, "torch_forms:add_out", Table.GIVEN, Result.GIVEN, ADDITIONS),
+    Peer("torch-made", "PyTorch eager", TORCH, "torch_forms:eager_made", Table.MADE, Result.NEW, ADDITIONS),
+    Peer("torch-compiled", "torch.compile of eager", TORCH, "torch_forms:compiled", Table.GIVEN, Result.NEW),
+    Peer("torch-compiled-made", "torch.compile", TORCH, "torch_forms:compiled_made", Table.MADE, Result.NEW),
+    Peer(
+        *("transformers", "apply_rotary_pos_emb of Llama or Cohere", ("torch", "transformers")),
+        *("transformers_forms:ready", Table.GIVEN, Result.NEW, ROTATIONS),
+    ),
+    Peer(
+        *("transformers-made", "rotary_emb, then apply_rotary_pos_emb", ("torch", "transformers")),
+        *("transformers_forms:made", Table.MADE, Result.NEW, ROTATIONS),
+    ),
+    Peer(
+        *("onnxruntime", "RotaryEmbedding, buffers bound", ("onnxruntime", "onnx")),
+        *("onnx_forms:bound", Table.GIVEN, Result.GIVEN, ROTATIONS),
+    ),
+    Peer("jax", "JAX jitted", ("jax",), "jax_forms:ready", Table.GIVEN, Result.NEW),
+    Peer("jax-made", "JAX jitted", ("jax",), "jax_forms:made", Table.MADE, Result.NEW),
+    Peer("fastpos-torch", "fastpos on tensors", TORCH, "torch_forms:fastpos_in_place", Table.NONE, Result.IN_PLACE),
+)
+
+
+def choose(asked: str) -> tuple[list[Peer], dict[str, str]]:
+    """Peers to run, and those that ``auto`` leaves out with the reason; ``asked`` is ``auto`` or names with commas.
+
+    Raises
+    ------
+    Refused
+        When a name is unknown, or what it needs is not installed; the text lists all peers and why they cannot run.
+    """
+    reasons = {peer.name: peer.missing() for peer in PEERS}
+    missing = {name: reason for name, reason in reasons.items() if reason}
+    if asked == "auto":
+        return [peer for peer in PEERS if peer.name not in missing], missing
+    names = list(dict.fromkeys(name.strip() for name in asked.split(",")))
+    for name in names:
+        if reasons.get(name, "unknown"):
+            listed = "\n".join(f"  {known}: {reason or 'can be imported'}" for known, reason in reasons.items())
+            said = f"{name!r} is not installed" if name in reasons else f"no peer is called {name!r}"
+            raise Refused(f"--against: {said}; expected auto or, with commas between them, names of\n{listed}")
+    return [peer for peer in PEERS if peer.name in names], {}
