@@ -111,7 +111,7 @@ def warmup(
 
 @app.command()
 def bench(
-    quick: Annotated[bool, typer.Option("--quick", help="The main cases, within a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="The main cases: a minute; with --against, some.")] = False,
     only: Annotated[str, typer.Option(metavar="SUBSTRING", help="Only cases with this in their name.")] = "",
     threads: Annotated[int, typer.Option(min=1, help="Threads of fastpos; a copy and NumPy have one.")] = 1,
     json: Annotated[

@@ -18,7 +18,7 @@ from .against_report import HEADINGS, LEFT, LEGEND, Comparison, Row, losses, mar
 from .console import console, progress, table
 from .peers.catalogue import Peer, Result, Table, choose
 from .peers.process import PeerFailed, PeerProcess
-from .timing import Runner, Timing, interleave
+from .timing import Bursts, Runner, Timing, interleave
 from .warmup import compile_each
 from .workloads import COPY, LEARNED, Case, Contest
 
@@ -60,9 +60,7 @@ def run(
     compile_each(out, sorted({(encodings.get(case.workload, case.workload), case.dtype) for case in fit}))
     comparisons = []
     with ExitStack() as stack, progress(out, fit, lambda case: case.name) as walk:
-        processes = {
-            peer: stack.enter_context(PeerProcess(f"{__package__}.peers.{peer.form}", threads)) for peer in peers
-        }
+        processes = {peer: stack.enter_context(PeerProcess(peer.form, threads)) for peer in peers}
         for case in walk:
             start = case.start if position is None or case.workload == LEARNED else position
             comparison = compare(case, start, processes, QUICK_SECONDS if quick else SECONDS)
@@ -73,7 +71,9 @@ def run(
     if json_file:
         settings = {"backend": backend, "threads": threads, "quick": quick, "against": asked, "missing": missing}
         results = [comparison.as_dict() for comparison in comparisons]
-        json_file.write_text(json.dumps({"machine": facts.as_dict(), "settings": settings, "results": results}, indent=1))
+        json_file.write_text(
+            json.dumps({"machine": facts.as_dict(), "settings": settings, "results": results}, indent=1)
+        )
     if markdown_file:
         markdown_file.write_text(markdown(comparisons, setting), encoding="utf-8")
 
@@ -81,11 +81,13 @@ def run(
 def compare(case: Case, start: int, processes: dict[Peer, PeerProcess], seconds: float) -> Comparison:
     """Check every contender of a case, then let those that passed take turns."""
     contest = Contest(case, start)
+    unfit = {peer.name: reason for peer in processes if (reason := peer.unfit(case))}
+    processes = {peer: process for peer, process in processes.items() if peer.name not in unfit}
     errors = {peer: _error(contest, peer, process) for peer, process in processes.items()}
     ready = {peer: process for peer, process in processes.items() if isinstance(errors[peer], float)}
     ours = {result: Runner(call) for result, call in _forms(contest).items()}
     copy = Runner(contest.contenders[COPY])
-    runners = [copy, *ours.values(), *ready.values()]
+    runners: list[Bursts] = [copy, *ours.values(), *ready.values()]
     interleave(runners, seconds * len(runners))
     own_rows = {
         result: Row("fastpos", "", Table.NONE, result, _own_error(contest, result), _timing(runner))
@@ -98,7 +100,7 @@ def compare(case: Case, start: int, processes: dict[Peer, PeerProcess], seconds:
             rows.append(Row.of(peer, float(errors[peer]), process.timing()))
         else:
             rows.append(Row.of(peer, failure=str(failed)))
-    return Comparison(case, start, _timing(copy), own_rows, rows)
+    return Comparison(case, start, _timing(copy), own_rows, rows, unfit)
 
 
 def _timing(runner: Runner) -> Timing:
@@ -106,12 +108,12 @@ def _timing(runner: Runner) -> Timing:
 
 
 def _forms(contest: Contest) -> dict[Result, Any]:
-    """fastpos with each kind of result."""
-    call = {"start": contest.start}
+    """Calls of fastpos with each kind of result."""
+    encoding, start = contest.encoding, contest.start
     return {
-        Result.IN_PLACE: partial(apply_, contest.encoding, *contest.targets, **call),
-        Result.GIVEN: partial(apply, contest.encoding, *contest.inputs, out=contest.targets, **call),
-        Result.NEW: partial(apply, contest.encoding, *contest.inputs, **call),
+        Result.IN_PLACE: partial(apply_, encoding, *contest.targets, start=start),
+        Result.GIVEN: partial(apply, encoding, *contest.inputs, start=start, out=contest.targets),
+        Result.NEW: partial(apply, encoding, *contest.inputs, start=start),
     }
 
 
@@ -124,8 +126,6 @@ def _own_error(contest: Contest, result: Result) -> float:
 
 def _error(contest: Contest, peer: Peer, process: PeerProcess) -> float | str:
     """The error of a peer's results, or why it takes no part."""
-    if unfit := peer.unfit(contest.case):
-        return unfit
     try:
         results = process.build(contest.case, contest.start)
     except PeerFailed as failed:

@@ -1,7 +1,7 @@
 """Results of ``fastpos bench --against``: a table a case, as words, Markdown and JSON."""
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from .peers.catalogue import Peer, Result, Table
@@ -48,7 +48,8 @@ class Comparison:
     start: int
     copy: Timing
     ours: dict[Result, Row]
-    peers: list[Row] = field(default_factory=list)
+    peers: list[Row]
+    unfit: dict[str, str]
 
     @property
     def title(self) -> str:
@@ -86,8 +87,10 @@ class Comparison:
         )
 
     def failures(self) -> list[str]:
-        """A line for each peer that took no part."""
-        return [f"- {row.name}: {row.failure}" for row in self.peers if row.failure]
+        """A line for each peer that failed, and one for all those that have no form for the case."""
+        failed = [f"- {row.name}: {row.failure}" for row in self.peers if row.failure]
+        reasons = ", ".join(f"{name} ({reason})" for name, reason in self.unfit.items())
+        return [*failed, f"- without a form for this case: {reasons}"] if reasons else failed
 
     def as_dict(self) -> dict[str, Any]:
         """For a JSON file; times in seconds, a failed peer's null."""
@@ -134,6 +137,8 @@ def losses(comparisons: list[Comparison]) -> str:
             met[COPY] += 1
             lost[COPY] += row.timing.over(comparison.copy) > 1
         for row in _with_figures(comparison.peers):
+            if row.table is Table.NONE:
+                continue
             met[row.name] += 1
             lost[row.name] += comparison.over_fastpos(row) < 1
     counts = ", ".join(f"{name} in {lost[name]} of {count}" for name, count in met.items())
@@ -145,7 +150,13 @@ def markdown(comparisons: list[Comparison], setting: list[str]) -> str:
     headings = [heading.replace("\n", " ") for heading in HEADINGS]
     lines = [*setting, "", *LEGEND]
     for comparison in comparisons:
-        lines += ["", f"### {comparison.title}", "", "| " + " | ".join(headings) + " |", "|---|---:|---:|---:|---:|---|---|"]
+        lines += [
+            "",
+            f"### {comparison.title}",
+            "",
+            "| " + " | ".join(headings) + " |",
+            "|---|---:|---:|---:|---:|---|---|",
+        ]
         lines += ["| " + " | ".join(cells) + " |" for cells in comparison.cells()]
         if failures := comparison.failures():
             lines += ["", "Not in this table:", "", *failures]

@@ -82,7 +82,7 @@ class Case:
         return Rotary(self.width, base=500_000.0, interleaved=self.interleaved)
 
     def inputs(self) -> tuple[Array, ...]:
-        """q and k ``(b, s, h, d)``, or embeddings ``(b, s, d)``: the same numbers in every process."""
+        """Queries and keys ``(b, s, h, d)``, or embeddings ``(b, s, d)``: the same numbers in every process."""
         axes: list[tuple[int, ...]] = [(heads, self.width) for heads in self.heads] or [(self.width,)]
         shapes = [(self.batch, self.tokens, *last) for last in axes]
         return tuple(normals(2 + index, shape, self.dtype) for index, shape in enumerate(shapes))

@@ -5,9 +5,11 @@ from enum import StrEnum
 from importlib.util import find_spec
 
 from ..console import Refused
-from ..workloads import DECODE, LEARNED, PREFILL, SINUSOIDAL, Case
+from ..workloads import Case
 
-ROTATIONS, ADDITIONS = (PREFILL, DECODE), (SINUSOIDAL, LEARNED)
+ROTATIONS, ADDITIONS = "rotations", "additions"
+# Rotations of neighbouring channels.
+PAIRS = "pairs"
 
 
 class Result(StrEnum):
@@ -28,7 +30,7 @@ class Table(StrEnum):
 
 @dataclass(frozen=True)
 class Peer:
-    """A way to encode positions: ``form`` names a module of this package and the function in it."""
+    """A way to encode positions: ``form`` names a module, here or anywhere, and its function."""
 
     name: str
     what: str
@@ -36,8 +38,7 @@ class Peer:
     form: str
     table: Table
     result: Result
-    workloads: tuple[str, ...] = ROTATIONS + ADDITIONS
-    interleaved_only: bool = False
+    only: str | None = None
 
     def missing(self) -> str | None:
         """Why it cannot run here, as far as can be told without importing anything."""
@@ -46,41 +47,37 @@ class Peer:
 
     def unfit(self, case: Case) -> str | None:
         """Why it does not take part in a case."""
-        if case.workload not in self.workloads:
-            return f"no form for {case.workload}"
-        if self.interleaved_only and case.heads and not case.interleaved:
-            return "turns neighbouring channels only"
-        return None
+        kinds = (None, ROTATIONS, PAIRS if case.interleaved else "halves") if case.heads else (None, ADDITIONS)
+        return None if self.only in kinds else f"{self.only} only"
 
 
-TORCH = ("torch",)
+IN_PLACE, GIVEN, NEW = Result.IN_PLACE, Result.GIVEN, Result.NEW
+TORCH, HUGGING_FACE, ONNX = ("torch",), ("torch", "transformers"), ("onnxruntime", "onnx")
 PEERS = (
-    Peer("numpy", "NumPy, fastest short form", ("numpy",), "numpy_forms:ready", Table.GIVEN, Result.GIVEN),
-    Peer("numpy-made", "NumPy", ("numpy",), "numpy_forms:made", Table.MADE, Result.GIVEN),
-    Peer("torch", "PyTorch eager, rotate-half or plain addition", TORCH, "torch_forms:eager", Table.GIVEN, Result.NEW),
+    Peer("numpy", "the fastest short form", ("numpy",), ".numpy_forms:ready", Table.GIVEN, GIVEN),
+    Peer("numpy-made", "the same", ("numpy",), ".numpy_forms:made", Table.MADE, GIVEN),
+    Peer("torch", "eager, rotate-half or x + rows", TORCH, ".torch_forms:eager", Table.GIVEN, NEW),
+    Peer("torch-complex", "eager, complex product", TORCH, ".torch_forms:complex_product", Table.GIVEN, NEW, PAIRS),
+    Peer("torch-out", "torch.add with out=", TORCH, ".torch_forms:add_out", Table.GIVEN, GIVEN, ADDITIONS),
+    Peer("torch-made", "eager", TORCH, ".torch_forms:eager_made", Table.MADE, NEW, ADDITIONS),
+    Peer("torch-compiled", "torch.compile", TORCH, ".torch_forms:compiled", Table.GIVEN, NEW),
+    Peer("torch-compiled-made", "torch.compile", TORCH, ".torch_forms:compiled_made", Table.MADE, NEW),
     Peer(
-        *("torch-complex", "PyTorch eager, complex product", TORCH, "torch_forms:complex_product"),
-        *(Table.GIVEN, Result.NEW, ROTATIONS, True),
-    ),
-    Peer("torch-out", "torch.add with out=", TORCH, "torch_forms:add_out", Table.GIVEN, Result.GIVEN, ADDITIONS),
-    Peer("torch-made", "PyTorch eager", TORCH, "torch_forms:eager_made", Table.MADE, Result.NEW, ADDITIONS),
-    Peer("torch-compiled", "torch.compile of eager", TORCH, "torch_forms:compiled", Table.GIVEN, Result.NEW),
-    Peer("torch-compiled-made", "torch.compile", TORCH, "torch_forms:compiled_made", Table.MADE, Result.NEW),
-    Peer(
-        *("transformers", "apply_rotary_pos_emb of Llama or Cohere", ("torch", "transformers")),
-        *("transformers_forms:ready", Table.GIVEN, Result.NEW, ROTATIONS),
+        "transformers", "apply_rotary_pos_emb", HUGGING_FACE, ".transformers_forms:ready", Table.GIVEN, NEW, ROTATIONS
     ),
     Peer(
-        *("transformers-made", "rotary_emb, then apply_rotary_pos_emb", ("torch", "transformers")),
-        *("transformers_forms:made", Table.MADE, Result.NEW, ROTATIONS),
+        "transformers-made",
+        "rotary_emb, then apply",
+        HUGGING_FACE,
+        ".transformers_forms:made",
+        Table.MADE,
+        NEW,
+        ROTATIONS,
     ),
-    Peer(
-        *("onnxruntime", "RotaryEmbedding, buffers bound", ("onnxruntime", "onnx")),
-        *("onnx_forms:bound", Table.GIVEN, Result.GIVEN, ROTATIONS),
-    ),
-    Peer("jax", "JAX jitted", ("jax",), "jax_forms:ready", Table.GIVEN, Result.NEW),
-    Peer("jax-made", "JAX jitted", ("jax",), "jax_forms:made", Table.MADE, Result.NEW),
-    Peer("fastpos-torch", "fastpos on tensors", TORCH, "torch_forms:fastpos_in_place", Table.NONE, Result.IN_PLACE),
+    Peer("onnxruntime", "RotaryEmbedding, bound buffers", ONNX, ".onnx_forms:bound", Table.GIVEN, GIVEN, ROTATIONS),
+    Peer("jax", "jitted", ("jax",), ".jax_forms:ready", Table.GIVEN, NEW),
+    Peer("jax-made", "jitted", ("jax",), ".jax_forms:made", Table.MADE, NEW),
+    Peer("fastpos-torch", "fastpos on tensors", TORCH, ".torch_forms:fastpos_in_place", Table.NONE, IN_PLACE),
 )
 
 

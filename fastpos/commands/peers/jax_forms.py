@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..workloads import LEARNED
-from .job import Array, Form, Job
+from ..workloads import LEARNED, Array
+from .job import Form, Job
 
 
 def ready(job: Job) -> Form:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...encodings import Encoding
+from ...encodings import Encoding, Learned
 from ..workloads import Array, Case
 
 
@@ -18,10 +18,11 @@ class Job:
 
     case: Case
     start: int
+    threads: int
 
     @cached_property
     def inputs(self) -> tuple[Array, ...]:
-        """q and k, ``(b, s, h, d)``, or embeddings, ``(b, s, d)``."""
+        """Queries and keys, ``(b, s, h, d)``, or embeddings, ``(b, s, d)``."""
         return self.case.inputs()
 
     @cached_property
@@ -36,17 +37,23 @@ class Job:
 
     def learned_rows(self) -> Array:
         """The table of a learned encoding, ``(rows, d)``."""
-        table: Array = getattr(self.encoding, "table")  # noqa: B009 - mypy: only one of the encodings has it
-        return table
+        assert isinstance(self.encoding, Learned)
+        return self.encoding.table
 
     def base(self) -> float:
         """What frequencies are powers of."""
-        return float(getattr(self.encoding, "base"))  # noqa: B009 - mypy: a learned encoding has none
+        assert not isinstance(self.encoding, Learned)
+        return self.encoding.base
 
 
 @dataclass(frozen=True)
 class Form:
-    """How a peer does it: ``call`` is timed; ``results`` are NumPy arrays with the axes of the inputs, from one call."""
+    """How a peer does it.
+
+    ``call`` is timed; ``results`` gives NumPy arrays with the axes of the inputs, from one call; ``kept`` is what a call
+    needs alive and does not hold itself.
+    """
 
     call: Callable[[], Any]
     results: Callable[[], tuple[Array, ...]]
+    kept: Any = None

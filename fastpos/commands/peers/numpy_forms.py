@@ -1,7 +1,7 @@
 """NumPy as it is used today, in a process like those of the others."""
 
-from ..workloads import COPY, MADE, READY, Contest
-from .job import Array, Form, Job
+from ..workloads import COPY, MADE, READY, Array, Contest
+from .job import Form, Job
 
 
 def ready(job: Job) -> Form:

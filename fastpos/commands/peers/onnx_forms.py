@@ -2,11 +2,11 @@
 
 from functools import partial
 from importlib import import_module
-from typing import Any
 
 import numpy as np
 
-from .job import Array, Form, Job
+from ..workloads import Array
+from .job import Form, Job
 
 
 def bound(job: Job) -> Form:
@@ -14,8 +14,7 @@ def bound(job: Job) -> Form:
     runtime = import_module("onnxruntime")
     case = job.case
     options = runtime.SessionOptions()
-    # Set by the parent for every peer; 0, the default, would take all processors.
-    options.intra_op_num_threads = int(import_module("os").environ["OMP_NUM_THREADS"])
+    options.intra_op_num_threads = job.threads
     options.inter_op_num_threads = 1
     # A helper that waits by spinning would take the processor from the next contender.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -32,7 +31,6 @@ def bound(job: Job) -> Form:
     targets = [np.empty_like(x) for x in flat]
 
     binding = session.io_binding()
-    # Kept as long as the form, for a binding holds addresses alone.
     kept = {name: runtime.OrtValue.ortvalue_from_numpy(x) for name, x in {**inputs, **values}.items()}
     for name, value in kept.items():
         binding.bind_ortvalue_input(name, value)
@@ -45,11 +43,7 @@ def bound(job: Job) -> Form:
         call()
         return tuple(y.numpy().reshape(x.shape) for y, x in zip(written, job.inputs, strict=True))
 
-    return Form(partial(_call_and_keep, call, kept), results)
-
-
-def _call_and_keep(call: Any, kept: Any) -> None:
-    call()
+    return Form(call, results, kept)
 
 
 def _model(job: Job) -> bytes:

@@ -26,7 +26,7 @@ class PeerFailed(Exception):
 
 
 def environment(threads: int) -> dict[str, str]:
-    """This process's variables, its import path, and for every library as many threads as fastpos has."""
+    """Variables as here, the same import path, and for every library as many threads as fastpos has."""
     count = str(threads)
     limits = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC")
     return {
@@ -70,7 +70,8 @@ class PeerProcess:
         self.failure, self.calls, self.seconds, self.used = None, 0, [], 0.0
         if self._process is None:
             self._start()
-        request = {"form": self.form, "case": asdict(case), "start": start, "rows": case.sampled().tolist()}
+        request = {"form": self.form, "case": asdict(case), "start": start}
+        request |= {"threads": self.threads, "rows": case.sampled().tolist()}
         answer = self._ask(request, BUILD_SECONDS)
         return [np.array(rows, np.float64) for rows in answer["results"]]
 
@@ -107,7 +108,7 @@ class PeerProcess:
         self._process = None
 
     def _start(self) -> None:
-        self._messages = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - lives as long as the process
+        self._messages = tempfile.TemporaryFile("w+", errors="replace")
         self._process = subprocess.Popen(
             [sys.executable, "-m", WORKER],
             env=environment(self.threads),

@@ -5,9 +5,10 @@ from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
-from ... import api, threads
-from ..workloads import LEARNED
-from .job import Array, Form, Job
+from ... import api
+from ...threads import set_num_threads
+from ..workloads import LEARNED, Array
+from .job import Form, Job
 
 Tensors = tuple[Any, ...]
 
@@ -42,7 +43,7 @@ def form(call: Callable[[], Tensors]) -> Form:
 
 def eager(job: Job) -> Form:
     """Table given: the rotate-half product as in most models, or the addition of rows."""
-    return form(partial(_use(job), tuple(map(tensor, job.inputs)), _rows(job, _positions(job))))
+    return form(partial(_use(job), tuple(map(tensor, job.inputs)), _make(job)(_positions(job))))
 
 
 def eager_made(job: Job) -> Form:
@@ -53,7 +54,7 @@ def eager_made(job: Job) -> Form:
 def compiled(job: Job) -> Form:
     """Table given, compiled for these very shapes."""
     call = _compile(_use(job))
-    return form(partial(call, tuple(map(tensor, job.inputs)), _rows(job, _positions(job))))
+    return form(partial(call, tuple(map(tensor, job.inputs)), _make(job)(_positions(job))))
 
 
 def compiled_made(job: Job) -> Form:
@@ -65,7 +66,7 @@ def compiled_made(job: Job) -> Form:
 def complex_product(job: Job) -> Form:
     """Neighbouring channels as complex numbers, as in Meta's Llama: float32, then cast back."""
     torch, _ = inference()
-    angles = _angles(job, _positions(job))[:, None]
+    angles = _angles(job)(_positions(job))[:, None]
     turn = torch.polar(torch.ones_like(angles), angles)
 
     def rotate(x: Any) -> Any:
@@ -79,14 +80,14 @@ def complex_product(job: Job) -> Form:
 def add_out(job: Job) -> Form:
     """The addition of given rows into memory that exists."""
     torch, _ = inference()
-    (x,), (rows,) = [tensor(x) for x in job.inputs], _rows(job, _positions(job))
+    (x,), (rows,) = [tensor(x) for x in job.inputs], _make(job)(_positions(job))
     y = torch.empty_like(x)
     return form(lambda: (torch.add(x, rows, out=y),))
 
 
 def fastpos_in_place(job: Job) -> Form:
-    """fastpos itself on tensors; where this version takes none, its own error says so."""
-    threads.set_num_threads(inference()[0].get_num_threads())
+    """The product itself on tensors; where this version takes none, its own error says so."""
+    set_num_threads(job.threads)
     tensors = [tensor(x.copy()) for x in job.inputs]
     apply_: Any = api.apply_
 
@@ -102,23 +103,31 @@ def _positions(job: Job) -> Any:
     return inference()[0].from_numpy(job.positions)
 
 
-def _angles(job: Job, positions: Any) -> Any:
+def _angles(job: Job) -> Callable[[Any], Any]:
     torch, _ = inference()
     width = job.case.width
     frequencies = 1.0 / job.base() ** (torch.arange(0, width, 2, dtype=torch.float32) / width)
-    return positions.float()[:, None] * frequencies
+    return lambda positions: positions.float()[:, None] * frequencies
 
 
-def _rows(job: Job, positions: Any) -> Tensors:
-    """What is given as a ready table, ``(s, d)`` or for rotations cosines and sines ``(s, 1, d)``."""
+def _make(job: Job) -> Callable[[Any], Tensors]:
+    """From positions ``(s,)`` to a ready table: rows ``(s, d)``, or for rotations cosines and sines ``(s, 1, d)``."""
     torch, _ = inference()
     if job.case.workload == LEARNED:
-        return (torch.nn.functional.embedding(positions, tensor(job.learned_rows())),)
-    dtype, angles = getattr(torch, job.case.dtype), _angles(job, positions)
-    if not job.case.heads:
-        return (torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).to(dtype),)
-    wide = angles.repeat_interleave(2, dim=-1) if job.case.interleaved else torch.cat([angles, angles], dim=-1)
-    return wide.cos().to(dtype)[:, None], wide.sin().to(dtype)[:, None]
+        table = tensor(job.learned_rows())
+        return lambda positions: (torch.nn.functional.embedding(positions, table),)
+    dtype, angles, interleaved = getattr(torch, job.case.dtype), _angles(job), job.case.interleaved
+
+    def sinusoids(positions: Any) -> Tensors:
+        phase = angles(positions)
+        return (torch.stack([phase.sin(), phase.cos()], dim=-1).flatten(1).to(dtype),)
+
+    def rotations(positions: Any) -> Tensors:
+        phase = angles(positions)
+        wide = phase.repeat_interleave(2, dim=-1) if interleaved else torch.cat([phase, phase], dim=-1)
+        return wide.cos().to(dtype)[:, None], wide.sin().to(dtype)[:, None]
+
+    return rotations if job.case.heads else sinusoids
 
 
 def _use(job: Job) -> Callable[[Tensors, Tensors], Tensors]:
@@ -144,8 +153,8 @@ def _use(job: Job) -> Callable[[Tensors, Tensors], Tensors]:
 
 
 def _make_and_use(job: Job) -> Callable[[Tensors, Any], Tensors]:
-    use = _use(job)
-    return lambda tensors, positions: use(tensors, _rows(job, positions))
+    make, use = _make(job), _use(job)
+    return lambda tensors, positions: use(tensors, make(positions))
 
 
 def _compile(function: Callable[..., Tensors]) -> Callable[..., Tensors]:

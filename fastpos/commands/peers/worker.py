@@ -1,7 +1,7 @@
 """The process of one peer: requests come on standard input, answers go to standard output, a line of JSON each.
 
-``{"form": "module:function", "case": {...}, "start": n, "rows": [...]}`` builds, gives the results of some rows, and warms
-up; ``{"burst": true}`` times one burst. An exception is an answer, too: ``{"failed": "..."}``. End of input is the end.
+``{"form": "module:function", "case": {...}, "start": n, "threads": n, "rows": [...]}`` builds, gives the results of
+some rows, and warms up; ``{"burst": true}`` times one burst. An exception is an answer, too: ``{"failed": "..."}``. End of input is the end.
 """
 
 import json
@@ -22,6 +22,7 @@ REASON_LENGTH = 300
 
 def serve(requests: Any) -> Iterator[dict[str, Any]]:
     """Answer each request."""
+    form: Form | None = None
     runner: Runner | None = None
     for line in requests:
         request = json.loads(line)
@@ -32,13 +33,13 @@ def serve(requests: Any) -> Iterator[dict[str, Any]]:
                 yield {"seconds": runner.seconds[-1], "calls": runner.calls}
             else:
                 # The arrays of the case before go first: two large cases at once may be more than the memory.
-                runner = None
+                form = runner = None
                 form = _form(request)
                 answer = {"results": _sampled(form, request["rows"])}
                 runner = Runner(form.call)
                 yield answer
         except Exception as error:
-            runner = None
+            form = runner = None
             yield {"failed": reason(error)}
 
 
@@ -52,7 +53,8 @@ def reason(error: BaseException) -> str:
 def _form(request: dict[str, Any]) -> Form:
     module, function = request["form"].split(":")
     case = {**request["case"], "heads": tuple(request["case"]["heads"])}
-    made: Form = getattr(import_module(module, __package__), function)(Job(Case(**case), request["start"]))
+    job = Job(Case(**case), request["start"], request["threads"])
+    made: Form = getattr(import_module(module, __package__), function)(job)
     return made
 
 
