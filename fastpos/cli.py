@@ -113,7 +113,9 @@ def warmup(
 def bench(
     quick: Annotated[bool, typer.Option("--quick", help="The main cases: a minute; with --against, some.")] = False,
     only: Annotated[str, typer.Option(metavar="SUBSTRING", help="Only cases with this in their name.")] = "",
-    threads: Annotated[int, typer.Option(min=1, help="Threads of fastpos; a copy and NumPy have one.")] = 1,
+    threads: Annotated[
+        int, typer.Option(min=1, help="Threads of fastpos and of peers; a copy and NumPy have one.")
+    ] = 1,
     json: Annotated[
         Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Write all figures as JSON.")
     ] = None,

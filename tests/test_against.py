@@ -4,10 +4,12 @@ import json
 import os
 import re
 from contextlib import suppress
+from time import perf_counter, sleep
 
 import numpy as np
 import oracle
 import pytest
+from children import child
 from typer.testing import CliRunner
 
 from fastpos import Learned, cli, threads
@@ -74,7 +76,7 @@ def gone(number):
 
 
 def exact(case, start):
-    """Sampled rows by the oracle of the tests, as float64, with what may be lost in each."""
+    """Sampled rows by the oracle of the tests, as float64."""
     tokens = case.sampled()
     encoding = case.encoding()
     rows = []
@@ -94,11 +96,12 @@ def exact(case, start):
     return rows
 
 
-# Compiling takes 5 s, and a library without a form for a case costs its process: one case of each kind for these.
+# Compiling takes 5 s, and a failure costs a process: one case for these.
 SLOW = {
     "torch-compiled": SMALL[0],
     "torch-compiled-made": SMALL[3],
     "fastpos-torch": SMALL[0],
+    "onnxruntime": SMALL[1],
 }
 
 
@@ -120,9 +123,6 @@ def test_every_peer_computes_the_formula(shared, case, peer):
     try:
         results = shared.build(case, start)
     except PeerFailed as failed:
-        if peer.name == "onnxruntime" and case.dtype == "bfloat16":
-            assert "bfloat16" in str(failed)
-            return
         if peer.name == "fastpos-torch" and "expected a NumPy array" in str(failed):
             pytest.skip("this version of fastpos takes no tensors")
         raise
@@ -134,6 +134,15 @@ def test_every_peer_computes_the_formula(shared, case, peer):
     assert shared.failure is None
     assert shared.calls >= 1
     assert 0 < shared.seconds[-1] < 10
+
+
+def test_a_missing_kernel_is_said_by_its_type(shared):
+    """ONNX Runtime rotates no bfloat16."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    shared.form = ".onnx_forms:bound"
+    with pytest.raises(PeerFailed, match=r"implementation for RotaryEmbedding.*bfloat16"):
+        shared.build(SMALL[2], START)
 
 
 def fake(name, **changes):
@@ -188,6 +197,26 @@ def test_a_worker_ends_with_its_block(started):
         raise KeyboardInterrupt
     assert len(started) == 1
     assert gone(started[0])
+
+
+LEFT_ALONE = """
+import os, sys
+from fastpos.commands.peers.process import PeerProcess
+from fastpos.commands.workloads import CASES
+one = PeerProcess(".numpy_forms:ready", 1)
+one.build(CASES[0], 0)
+print(one._process.pid, flush=True)
+os._exit(0)
+"""
+
+
+def test_a_worker_does_not_outlive_its_parent():
+    """Where nobody can end it, because the parent was killed, it ends by itself."""
+    said, _ = child(LEFT_ALONE)
+    deadline = perf_counter() + 10
+    while not gone(int(said)) and perf_counter() < deadline:
+        sleep(0.01)
+    assert gone(int(said))
 
 
 def test_a_worker_starts_anew_after_a_failure(started):
@@ -269,3 +298,10 @@ def test_contenders_take_turns():
     turns = []
     timing.interleave([Recorded(name, turns, 1.0 if name == "slow" else 0.2) for name in ("a", "slow", "b")], 3.0)
     assert turns == ["a", "slow", "b"] * 3 + ["a", "b"] * 2
+
+
+def test_cases_too_large_for_all_are_refused():
+    """Every peer holds a case at once."""
+    result = invoke("--against", "numpy", "--only", "rope-b8-s4096-float32")
+    assert result.exit_code == 1
+    assert "more than 128 MiB" in result.stderr

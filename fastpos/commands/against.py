@@ -15,7 +15,7 @@ from ..dispatch import choose as choose_backend
 from ..threads import set_num_threads
 from . import facts
 from .against_report import HEADINGS, LEFT, LEGEND, Comparison, Row, losses, markdown
-from .console import console, progress, table
+from .console import Refused, console, progress, table
 from .peers.catalogue import Peer, Result, Table, choose
 from .peers.process import PeerFailed, PeerProcess
 from .timing import Bursts, Runner, Timing, interleave
@@ -33,6 +33,7 @@ EPSILONS = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 def run(
     cases: list[Case],
     encodings: dict[str, str],
+    notes: list[str],
     *,
     asked: str,
     position: int | None,
@@ -49,10 +50,15 @@ def run(
     # Peers write where they do by nature, so cases that differ in that alone are one.
     cases = list(dict.fromkeys(replace(case, in_place=False) for case in cases))
     fit = [case for case in cases if case.nbytes <= MOST_BYTES]
+    if not fit:
+        raise Refused(
+            f"--only: every case of this name has more than {MOST_BYTES >> 20} MiB, which every peer would hold"
+        )
     setting = [
         f"{facts.title()}; backend {backend}, {threads} thread{'s' * (threads > 1)} (copy: 1)",
         f"Peers: {', '.join(_versions(peers)) or 'none'}",
         *(f"Not here: {name}: {reason}" for name, reason in missing.items()),
+        *notes,
     ]
     if left_out := len(cases) - len(fit):
         setting.append(f"Left out: {left_out} cases of more than {MOST_BYTES >> 20} MiB, which every peer would hold")
@@ -146,5 +152,7 @@ def _bound(contest: Contest) -> float:
 
 
 def _versions(peers: list[Peer]) -> list[str]:
-    packages = dict.fromkeys(module for peer in peers for module in peer.modules)
-    return [f"{package} {metadata.version(package)}" for package in packages]
+    # A module's name need not be that of what was installed: onnxruntime comes as onnxruntime-gpu, too.
+    known = metadata.packages_distributions()
+    found = dict.fromkeys(name for peer in peers for module in peer.modules for name in known.get(module, [])[:1])
+    return [f"{name} {metadata.version(name)}" for name in found]

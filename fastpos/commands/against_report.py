@@ -18,7 +18,8 @@ LEGEND = (
     "- largest error: absolute, against 50-digit arithmetic, the rounding of the result included",
     "- table: cosines and sines, or rows, given ready, made in the call, or none needed; given ones are float32 products "
     "of position and frequency as models make them (numpy: float64), in PyTorch cast to x's type",
-    "- result: in place, into given memory, or into new arrays, as the peer does it by nature",
+    "- result: in place, into given memory, or into new arrays, as the peer does it by nature; transformers works on "
+    "(b, h, s, d) views of the same memory, as its models have them",
 )
 
 

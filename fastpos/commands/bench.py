@@ -38,11 +38,14 @@ def run(
     out = console()
     cases = _cases(quick, only)
     _check_files(json_file, markdown_file, plot_file)
+    notes = []
+    if any(case.dtype == "bfloat16" for case in select(quick, only)) and not facts.has_bfloat16():
+        notes.append("bfloat16 is left out, for ml_dtypes is not installed: pip install 'fastpos[bf16]'")
     if against:
         if plot_file:
             raise Refused("--plot: expected no --against, whose results are not drawn")
         compare(
-            *(cases, ENCODINGS),
+            *(cases, ENCODINGS, notes),
             asked=against,
             position=position,
             quick=quick,
@@ -57,8 +60,8 @@ def run(
     backend = choose(None)
     setting = f"{facts.title()}; backend {backend}, {threads} thread{'s' * (threads > 1)} (copy and NumPy: 1)"
     out.print(setting)
-    if any(case.dtype == "bfloat16" for case in select(quick, only)) and not facts.has_bfloat16():
-        out.print("bfloat16 is left out, for ml_dtypes is not installed: pip install 'fastpos[bf16]'")
+    for note in notes:
+        out.print(note)
     compile_each(out, sorted({(ENCODINGS.get(case.workload, case.workload), case.dtype) for case in cases}))
     results: list[report.Result] = []
     for workload, group in groupby(cases, lambda case: case.workload):

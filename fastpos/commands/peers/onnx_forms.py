@@ -59,7 +59,11 @@ def _model(job: Job) -> bytes:
         results.append(info(f"y{index}", shape=shape))
         names = [f"x{index}", "rows", "cosine", "sine"]
         # The name is all that the runtime says of a node when it has no kernel for its type.
-        attributes = {"interleaved": int(case.interleaved), "name": f"{case.dtype} rotation {index}", "domain": "com.microsoft"}
+        attributes = {
+            "interleaved": int(case.interleaved),
+            "name": f"{case.dtype} rotation {index}",
+            "domain": "com.microsoft",
+        }
         nodes.append(helper.make_node("RotaryEmbedding", names, [f"y{index}"], **attributes))
     table = [case.tokens, case.width // 2]
     rows = helper.make_tensor_value_info("rows", onnx.TensorProto.INT64, [case.batch, case.tokens])
