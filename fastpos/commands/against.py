@@ -3,24 +3,22 @@
 import json
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from ..api import apply, apply_
 from ..dispatch import choose as choose_backend
 from ..threads import set_num_threads
 from . import facts
 from .against_report import HEADINGS, LEFT, LEGEND, Comparison, Row, losses, markdown
 from .console import Refused, console, progress, table
-from .peers.catalogue import Peer, Result, Table, choose
+from .peers.catalogue import COPY, OURS, Peer, choose
+from .peers.job import Job
 from .peers.process import PeerFailed, PeerProcess
-from .timing import Bursts, Runner, Timing, interleave
+from .timing import interleave
 from .warmup import compile_each
-from .workloads import COPY, LEARNED, Case, Contest
+from .workloads import LEARNED, Case, largest_error
 
 # For each contender of a case.
 SECONDS, QUICK_SECONDS = 1.0, 0.3
@@ -66,7 +64,7 @@ def run(
     compile_each(out, sorted({(encodings.get(case.workload, case.workload), case.dtype) for case in fit}))
     comparisons = []
     with ExitStack() as stack, progress(out, fit, lambda case: case.name) as walk:
-        processes = {peer: stack.enter_context(PeerProcess(peer.form, threads)) for peer in peers}
+        processes = {peer: stack.enter_context(PeerProcess(peer.form, threads)) for peer in (COPY, *OURS, *peers)}
         for case in walk:
             start = case.start if position is None or case.workload == LEARNED else position
             comparison = compare(case, start, processes, QUICK_SECONDS if quick else SECONDS)
@@ -86,69 +84,46 @@ def run(
 
 def compare(case: Case, start: int, processes: dict[Peer, PeerProcess], seconds: float) -> Comparison:
     """Check every contender of a case, then let those that passed take turns."""
-    contest = Contest(case, start)
     unfit = {peer.name: reason for peer in processes if (reason := peer.unfit(case))}
-    processes = {peer: process for peer, process in processes.items() if peer.name not in unfit}
-    errors = {peer: _error(contest, peer, process) for peer, process in processes.items()}
-    ready = {peer: process for peer, process in processes.items() if isinstance(errors[peer], float)}
-    ours = {result: Runner(call) for result, call in _forms(contest).items()}
-    copy = Runner(contest.contenders[COPY])
-    runners: list[Bursts] = [copy, *ours.values(), *ready.values()]
-    interleave(runners, seconds * len(runners))
-    own_rows = {
-        result: Row("fastpos", "", Table.NONE, result, _own_error(contest, result), _timing(runner))
-        for result, runner in ours.items()
-    }
-    rows = []
-    for peer, process in processes.items():
-        failed = process.failure if peer in ready else errors[peer]
-        if failed is None:
-            rows.append(Row.of(peer, float(errors[peer]), process.timing()))
-        else:
-            rows.append(Row.of(peer, failure=str(failed)))
-    return Comparison(case, start, _timing(copy), own_rows, rows, unfit)
+    fit = {peer: process for peer, process in processes.items() if peer.name not in unfit}
+    job = Job(case, start, 1)
+    errors = {peer: _error(job, peer, process) for peer, process in fit.items()}
+    ready = [process for peer, process in fit.items() if isinstance(errors[peer], float)]
+    interleave(ready, seconds * len(ready))
+    rows = {}
+    for peer, process in fit.items():
+        error = errors[peer]
+        failure = error if isinstance(error, str) else process.failure
+        if failure is not None and peer in (COPY, *OURS):
+            raise Refused(f"--against: {peer.name}, {peer.result.value}: {failure}")
+        rows[peer] = Row(peer, failure) if failure is not None else Row(peer, None, float(error), process.timing())
+    ours = {peer.result: rows[peer] for peer in OURS}
+    return Comparison(case, start, rows[COPY], ours, [rows[peer] for peer in fit if peer not in (COPY, *OURS)], unfit)
 
 
-def _timing(runner: Runner) -> Timing:
-    return Timing(runner.calls, tuple(runner.seconds))
-
-
-def _forms(contest: Contest) -> dict[Result, Any]:
-    """Calls of fastpos with each kind of result."""
-    encoding, start = contest.encoding, contest.start
-    return {
-        Result.IN_PLACE: partial(apply_, encoding, *contest.targets, start=start),
-        Result.GIVEN: partial(apply, encoding, *contest.inputs, start=start, out=contest.targets),
-        Result.NEW: partial(apply, encoding, *contest.inputs, start=start),
-    }
-
-
-def _own_error(contest: Contest, result: Result) -> float:
-    contest.contenders[COPY]()
-    given = _forms(contest)[result]()
-    results = given if isinstance(given, tuple) else (given,)
-    return contest.judge([y[-1, contest.case.sampled()] for y in results])
-
-
-def _error(contest: Contest, peer: Peer, process: PeerProcess) -> float | str:
-    """The error of a peer's results, or why it takes no part."""
+def _error(job: Job, peer: Peer, process: PeerProcess) -> float | str:
+    """The error of a contender's results, or why it takes no part."""
     try:
-        results = process.build(contest.case, contest.start)
+        results = process.build(job.case, job.start)
     except PeerFailed as failed:
         return str(failed)
-    shapes = [(len(contest.case.sampled()), *x.shape[2:]) for x in contest.inputs]
+    tokens = job.case.sampled()
+    inputs = [x[-1, tokens] for x in job.inputs]
+    shapes = [x.shape for x in inputs]
     if [y.shape for y in results] != shapes:
         return f"wrong: expected results of shapes {shapes}, got {[y.shape for y in results]}"
-    error, bound = contest.judge(results), _bound(contest)
+    if peer is COPY:
+        return float("nan")
+    error, bound = largest_error(job.encoding, job.start + tokens, zip(inputs, results, strict=True)), _bound(job)
     # Not "error > bound", which NaN would pass.
     return error if error <= bound else f"wrong: its error is {error:.1e}, and none up to {bound:.1e} is explained"
 
 
-def _bound(contest: Contest) -> float:
+def _bound(job: Job) -> float:
     """What rounding explains: some ulps of x's type, and angles that are float32 products of position and frequency."""
-    largest = float(np.max([np.abs(x.astype(np.float32)).max() for x in contest.inputs])) + 1
-    angle = 4 * (contest.start + contest.case.tokens) * 2.0**-24
-    return 2 * largest * (8 * EPSILONS[contest.case.dtype] + angle)
+    largest = float(np.max([np.abs(x.astype(np.float32)).max() for x in job.inputs])) + 1
+    angle = 4 * (job.start + job.case.tokens) * 2.0**-24
+    return 2 * largest * (8 * EPSILONS[job.case.dtype] + angle)
 
 
 def _versions(peers: list[Peer]) -> list[str]:

@@ -7,12 +7,13 @@ from typing import Any
 from .peers.catalogue import Peer, Result, Table
 from .report import seconds_in_words
 from .timing import Timing
-from .workloads import COPY, Case
+from .workloads import Case
 
 HEADINGS = ("what", "time", "of\ncopy", "x\nfastpos", "largest\nerror", "table", "result")
 LEFT = 1
 LEGEND = (
-    "- time: median of rounds in which all take turns; a process each for the peers, one thread count for all",
+    "- time: median of rounds in which all take turns, each in a process of its own with as many threads as the others; "
+    "glibc is told to keep large blocks, or page faults would be most of the time of what makes new arrays",
     "- of copy: time over that of numpy.copyto of the same bytes, into memory that exists",
     "- x fastpos: how many times longer than fastpos with a result of the same kind (below 1.0 it is faster)",
     "- largest error: absolute, against 50-digit arithmetic, the rounding of the result included",
@@ -25,20 +26,18 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Row:
-    """One contender of one case; ``failure`` says why there are no figures."""
+    """One contender of one case; where there is a ``failure``, it says why there are no figures."""
 
-    name: str
-    what: str
-    table: Table
-    result: Result
+    peer: Peer
+    failure: str | None
     error: float = float("nan")
     timing: Timing | None = None
-    failure: str | None = None
 
-    @staticmethod
-    def of(peer: Peer, error: float = float("nan"), timing: Timing | None = None, failure: str | None = None) -> "Row":
-        """The row of a peer."""
-        return Row(peer.name, peer.what, peer.table, peer.result, error, timing, failure)
+    @property
+    def measured(self) -> Timing:
+        """The timing of one that has not failed."""
+        assert self.timing is not None
+        return self.timing
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Comparison:
 
     case: Case
     start: int
-    copy: Timing
+    copy: Row
     ours: dict[Result, Row]
     peers: list[Row]
     unfit: dict[str, str]
@@ -61,89 +60,80 @@ class Comparison:
 
     def over_fastpos(self, row: Row) -> float:
         """How many times longer it takes than fastpos with a result of the same kind."""
-        ours = self.ours[row.result].timing
-        assert row.timing is not None
-        assert ours is not None
-        return row.timing.over(ours)
+        return row.measured.over(self.ours[row.peer.result].measured)
 
     def timed(self) -> list[Row]:
-        """fastpos, then the peers that have figures, the fastest first."""
-        return [*self.ours.values(), *sorted(_with_figures(self.peers), key=_median)]
+        """Peers that have figures, the fastest first."""
+        return sorted((row for row in self.peers if row.failure is None), key=lambda row: row.measured.median)
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Words for ``HEADINGS``: the copy, then all that were timed."""
-        copy = ("copy", seconds_in_words(self.copy.median), "1.00", "", "", "", Result.GIVEN.value)
-        return [copy, *(self._cells(row) for row in self.timed())]
+        """Words for ``HEADINGS``: the copy, fastpos, then the peers."""
+        copy = ("copy", seconds_in_words(self.copy.measured.median), "1.00", "", "", "", self.copy.peer.result.value)
+        return [copy, *(self._cells(row) for row in [*self.ours.values(), *self.timed()])]
 
     def _cells(self, row: Row) -> tuple[str, ...]:
-        assert row.timing is not None
+        peer = row.peer
         return (
-            f"{row.name}: {row.what}" if row.what else row.name,
-            seconds_in_words(row.timing.median),
-            f"{row.timing.over(self.copy):.2f}",
+            f"{peer.name}: {peer.what}" if peer.what else peer.name,
+            seconds_in_words(row.measured.median),
+            f"{row.measured.over(self.copy.measured):.2f}",
             f"{self.over_fastpos(row):.1f}x",
             f"{row.error:.1e}",
-            row.table.value,
-            row.result.value,
+            peer.table.value,
+            peer.result.value,
         )
 
     def failures(self) -> list[str]:
         """A line for each peer that failed, and one for all those that have no form for the case."""
-        failed = [f"- {row.name}: {row.failure}" for row in self.peers if row.failure]
+        failed = [f"- {row.peer.name}: {row.failure}" for row in self.peers if row.failure]
         reasons = ", ".join(f"{name} ({reason})" for name, reason in self.unfit.items())
         return [*failed, f"- without a form for this case: {reasons}"] if reasons else failed
 
     def as_dict(self) -> dict[str, Any]:
-        """For a JSON file; times in seconds, a failed peer's null."""
+        """For a JSON file; times in seconds. A peer that failed has none."""
         return {
             "name": self.case.name.removesuffix("-out"),
             "case": asdict(self.case),
             "start": self.start,
-            "copy": self.copy.median,
+            "copy": self.copy.measured.median,
             "contenders": [self._row_as_dict(row) for row in [*self.ours.values(), *self.peers]],
         }
 
     def _row_as_dict(self, row: Row) -> dict[str, Any]:
-        said = {"name": row.name, "table": row.table.value, "result": row.result.value, "failure": row.failure}
-        if row.timing is None:
+        peer = row.peer
+        said = {"name": peer.name, "table": peer.table.value, "result": peer.result.value, "failure": row.failure}
+        if row.failure is not None:
             return said
         figures = {
-            "median": row.timing.median,
-            "p20": row.timing.percentile(20),
-            "p80": row.timing.percentile(80),
-            "rounds": len(row.timing.seconds),
-            "time_over_copy": row.timing.over(self.copy),
+            "median": row.measured.median,
+            "p20": row.measured.percentile(20),
+            "p80": row.measured.percentile(80),
+            "rounds": len(row.measured.seconds),
+            "time_over_copy": row.measured.over(self.copy.measured),
             "time_over_fastpos": self.over_fastpos(row),
             "largest_absolute_error": row.error,
         }
         return {**said, **figures}
 
 
-def _with_figures(rows: list[Row]) -> list[Row]:
-    return [row for row in rows if row.timing is not None]
-
-
-def _median(row: Row) -> float:
-    assert row.timing is not None
-    return row.timing.median
-
-
 def losses(comparisons: list[Comparison]) -> str:
-    """How often something else was faster, fastpos's slower forms counted too."""
+    """How often something else was faster, and what never was."""
     lost: Counter[str] = Counter()
     met: Counter[str] = Counter()
     for comparison in comparisons:
-        for row in comparison.ours.values():
-            assert row.timing is not None
-            met[COPY] += 1
-            lost[COPY] += row.timing.over(comparison.copy) > 1
-        for row in _with_figures(comparison.peers):
-            if row.table is Table.NONE:
-                continue
-            met[row.name] += 1
-            lost[row.name] += comparison.over_fastpos(row) < 1
-    counts = ", ".join(f"{name} in {lost[name]} of {count}" for name, count in met.items())
-    return f"With a result of the same kind, fastpos is slower than {counts}."
+        ratios = [(f"a copy ({row.peer.result.value})", row, comparison.copy) for row in comparison.ours.values()]
+        # fastpos on tensors is no other.
+        others = [row for row in comparison.peers if row.failure is None and row.peer.table is not Table.NONE]
+        ratios += [(row.peer.name, comparison.ours[row.peer.result], row) for row in others]
+        for name, ours, other in ratios:
+            met[name] += 1
+            lost[name] += ours.measured.over(other.measured) > 1
+    slower = [f"{name} in {lost[name]} of {count}" for name, count in met.items() if lost[name]]
+    never = [f"{name} ({count})" for name, count in met.items() if not lost[name]]
+    return (
+        f"Cases in which fastpos, with a result of the same kind, is slower than: {', '.join(slower) or 'none'}. "
+        f"Never slower than (cases): {', '.join(never) or 'none'}."
+    )
 
 
 def markdown(comparisons: list[Comparison], setting: list[str]) -> str:

@@ -1,6 +1,6 @@
 """The one table of benchmark cases: ``fastpos bench``, ``bench/`` and their tests are all made from it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -106,6 +106,11 @@ def normals(seed: int, shape: tuple[int, ...], dtype: str) -> Array:
     return values.astype(dtype, copy=False)
 
 
+def largest_error(encoding: Encoding, positions: NDArray[np.int64], rows: Iterable[tuple[Array, Array]]) -> float:
+    """Largest absolute error of results against 50-digit arithmetic: pairs of x and y, ``(n, ..., d)``; NaN if one is."""
+    return float(np.max([np.abs(y - expected(encoding, x, positions)).max() for x, y in rows]))
+
+
 class Contest:
     """A case with its arrays, and a callable without arguments for every contender; ``start`` moves its first token.
 
@@ -126,13 +131,8 @@ class Contest:
         self.contenders[COPY]()
         self.contenders[contender]()
         tokens = self.case.sampled()
-        return self.judge([y[-1, tokens] for y in self.targets])
-
-    def judge(self, results: Sequence[Array]) -> float:
-        """Largest absolute error of the sampled tokens' results in the last row of the batch; NaN where one is NaN."""
-        tokens = self.case.sampled()
-        exact = [expected(self.encoding, x[-1, tokens], self.start + tokens) for x in self.inputs]
-        return float(np.max([np.abs(y - right).max() for y, right in zip(results, exact, strict=True)]))
+        rows = [(x[-1, tokens], y[-1, tokens]) for x, y in zip(self.inputs, self.targets, strict=True)]
+        return largest_error(self.encoding, self.start + tokens, rows)
 
     def _fastpos(self) -> Callable[[], Any]:
         if self.case.in_place:

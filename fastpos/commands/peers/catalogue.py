@@ -53,6 +53,12 @@ class Peer:
 
 IN_PLACE, GIVEN, NEW = Result.IN_PLACE, Result.GIVEN, Result.NEW
 TORCH, HUGGING_FACE, ONNX = ("torch",), ("torch", "transformers"), ("onnxruntime", "onnx")
+COPY = Peer("copy", "", ("numpy",), ".fastpos_forms:copy", Table.NONE, GIVEN)
+OURS = (
+    Peer("fastpos", "", ("numpy",), ".fastpos_forms:in_place", Table.NONE, IN_PLACE),
+    Peer("fastpos", "", ("numpy",), ".fastpos_forms:given", Table.NONE, GIVEN),
+    Peer("fastpos", "", ("numpy",), ".fastpos_forms:new", Table.NONE, NEW),
+)
 PEERS = (
     Peer("numpy", "the fastest short form", ("numpy",), ".numpy_forms:ready", Table.GIVEN, GIVEN),
     Peer("numpy-made", "the same", ("numpy",), ".numpy_forms:made", Table.MADE, GIVEN),
@@ -77,7 +83,7 @@ PEERS = (
     Peer("onnxruntime", "RotaryEmbedding, bound buffers", ONNX, ".onnx_forms:bound", Table.GIVEN, GIVEN, ROTATIONS),
     Peer("jax", "jitted", ("jax",), ".jax_forms:ready", Table.GIVEN, NEW),
     Peer("jax-made", "jitted", ("jax",), ".jax_forms:made", Table.MADE, NEW),
-    Peer("fastpos-torch", "fastpos on tensors", TORCH, ".torch_forms:fastpos_in_place", Table.NONE, IN_PLACE),
+    Peer("fastpos-torch", "fastpos on tensors", TORCH, ".fastpos_forms:on_tensors", Table.NONE, IN_PLACE),
 )
 
 

@@ -5,8 +5,6 @@ from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
-from ... import api
-from ...threads import set_num_threads
 from ..workloads import LEARNED, Array
 from .job import Form, Job
 
@@ -83,20 +81,6 @@ def add_out(job: Job) -> Form:
     (x,), (rows,) = [tensor(x) for x in job.inputs], _make(job)(_positions(job))
     y = torch.empty_like(x)
     return form(lambda: (torch.add(x, rows, out=y),))
-
-
-def fastpos_in_place(job: Job) -> Form:
-    """The product itself on tensors; where this version takes none, its own error says so."""
-    set_num_threads(job.threads)
-    tensors = [tensor(x.copy()) for x in job.inputs]
-    apply_: Any = api.apply_
-
-    def results() -> tuple[Array, ...]:
-        fresh = [tensor(x.copy()) for x in job.inputs]
-        apply_(job.encoding, *fresh, start=job.start)
-        return tuple(map(array, fresh))
-
-    return Form(partial(apply_, job.encoding, *tensors, start=job.start), results)
 
 
 def _positions(job: Job) -> Any:
