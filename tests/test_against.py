@@ -4,6 +4,7 @@ import json
 import os
 import re
 from contextlib import suppress
+from dataclasses import replace
 from time import perf_counter, sleep
 
 import numpy as np
@@ -186,6 +187,16 @@ def test_a_faulty_peer_is_said_and_ended(monkeypatch, tmp_path, started):
     assert "without a form for this case: absent (additions only)" in result.stdout
     assert re.search(r"slower than: .*right in 1 of 1|Never slower than .*right \(1\)", " ".join(result.stdout.split()))
     assert len(started) == len(FAULTS) + 5
+    assert all(map(gone, started))
+
+
+def test_without_fastpos_there_is_nothing_to_compare(monkeypatch, started):
+    """A fault of its own ends the run with the reason, and every process."""
+    monkeypatch.setattr(against, "OURS", (*catalogue.OURS[:2], replace(catalogue.OURS[2], form="fake_peers:raises")))
+    result = invoke("--quick", "--against", "numpy", "--only", DECODE_NAME)
+    assert result.exit_code == 1
+    assert "error: --against: fastpos, new arrays: RuntimeError: no such instruction" in result.stderr
+    assert len(started) == 5
     assert all(map(gone, started))
 
 
