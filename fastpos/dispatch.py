@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 NAMES = ("numpy", "numba", "triton")
@@ -59,6 +60,19 @@ def _why_not_numba() -> str | None:
     return None
 
 
+def _why_not_triton() -> str | None:
+    for package, extra in (("torch", "torch"), ("triton", "gpu")):
+        if find_spec(package) is None:
+            return f"{package} is not installed: pip install 'fastpos[{extra}]'"
+    if not interpreted() and not import_module("torch").cuda.is_available():
+        return "PyTorch sees no GPU here; TRITON_INTERPRET=1 runs its kernels on the CPU, slowly"
+    try:
+        import_module("fastpos_kernels.triton_launch")
+    except Exception as error:  # a version of Triton that does not fit raises this or that
+        return f"triton cannot be imported: {error}"
+    return None
+
+
 @cache
 def find(name: str) -> Backend:
     """One backend by name, looked into once."""
@@ -66,7 +80,7 @@ def find(name: str) -> Backend:
         return Backend(name, None, _versions("numpy"))
     if name == "numba":
         return Backend(name, _why_not_numba(), _versions("numba", "llvmlite"))
-    return Backend(name, "its kernels are not part of this version yet", _versions("triton", "torch"))
+    return Backend(name, _why_not_triton(), _versions("triton", "torch"))
 
 
 def backends() -> tuple[Backend, ...]:
