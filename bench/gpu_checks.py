@@ -1,0 +1,233 @@
+"""Correctness, before anything is timed: each check says what it found, or raises ``Wrong``."""
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from gpu_capture import check_capture
+from gpu_machine import Array, Machine, array_of
+from gpu_truth import Wrong, check_near, check_same, check_truth, poisoned
+
+import fastpos
+from fastpos import Learned, Rotary, Sinusoidal
+from fastpos.commands.workloads import normals
+
+FAR = (0, 1, -1, 4095, 131_072, 2**24 + 1, 2**31 - 1, -(2**31))
+Check = Callable[[Machine], str]
+
+
+def _positions(machine: Machine) -> Array:
+    some = np.random.default_rng(5).integers(-(2**31), 2**31, machine.pick(16, 1))
+    return np.concatenate([FAR if not machine.dry else FAR[4:], some]).astype(np.int64)
+
+
+def _rotations(machine: Machine) -> Iterator[Rotary]:
+    for width, interleaved in product(machine.pick((64, 80, 96, 128, 256), (80,)), (False, True)):
+        yield Rotary(width, base=500_000.0, interleaved=interleaved)
+    for width, turned in machine.pick(((128, 64), (96, 24), (80, 80 - 2)), ((64, 24),)):
+        yield Rotary(width, rotary_dim=turned, interleaved=turned == 64)
+
+
+def _additions(machine: Machine, dtype: str) -> Iterator[Any]:
+    for width in machine.pick((64, 250, 4096), (80,)):
+        yield Sinusoidal(width, interleaved=width != 250, embedding_scale=width**0.5)
+        yield Learned(normals(9, (512, width), dtype), offset=2)
+    yield Learned(normals(9, (512, 80), "float32"))
+
+
+def _dtypes(machine: Machine) -> tuple[str, ...]:
+    every: tuple[str, ...] = machine.pick(("float32", "bfloat16", "float16", "float64"), ("float32", "bfloat16"))
+    return every
+
+
+def check_formulas(machine: Machine) -> str:
+    """Every width, pairing, dtype and position: into memory full of NaN, in place and new, few rows and many."""
+    worst, cases = 0.0, 0
+    positions = _positions(machine)
+    for dtype in _dtypes(machine):
+        for encoding in (*_rotations(machine), *_additions(machine, dtype)):
+            worst = max(worst, _check_encoding(machine, encoding, dtype, positions))
+            cases += 1
+    return f"{cases} encodings by dtypes, {len(positions)} positions within 2^31; {worst:.2f} of the allowed error used"
+
+
+def _check_encoding(machine: Machine, encoding: Any, dtype: str, positions: Array) -> float:
+    if isinstance(encoding, Learned):
+        positions = np.abs(positions) % (len(encoding.table) - encoding.offset)
+    heads = ((machine.pick(32, 3),), (machine.pick(8, 2),)) if isinstance(encoding, Rotary) else ((),)
+    arrays = [normals(index, (len(positions), *some, encoding.width), dtype) for index, some in enumerate(heads)]
+    inputs, ids = tuple(machine.on(x) for x in arrays), machine.on(positions)
+    layout = "thd" if isinstance(encoding, Rotary) else "td"
+    place = {"positions": ids, "layout": layout, "backend": "triton"}
+    results = poisoned(inputs)
+    fastpos.apply(encoding, *inputs, **place, out=results)
+    cpu = _tuple(fastpos.apply(encoding, *(x.cpu() for x in inputs), positions=ids.cpu(), layout=layout,
+                               backend="numba"))  # fmt: skip
+    what, worst = f"{encoding}, {dtype}", 0.0
+    # The interpreter cuts bfloat16 off where hardware rounds.
+    ulps = 1.0 if machine.dry and dtype == "bfloat16" else 0.5
+    for x, result, its in zip(arrays, results, cpu, strict=True):
+        worst = max(worst, check_truth(what, encoding, x, positions, result, ulps))
+        check_near(what, encoding, x, result, its)
+    for result, want in zip(_tuple(fastpos.apply(encoding, *inputs, **place)), results, strict=True):
+        check_same(f"{what}, new", result, want)
+    here = tuple(x.clone() for x in inputs)
+    fastpos.apply_(encoding, *here, **place)
+    times = machine.pick(64, 2)
+    many = tuple(x.repeat(times, *(1,) * (x.ndim - 1)) for x in inputs)
+    fastpos.apply_(encoding, *many, **{**place, "positions": ids.repeat(times)})
+    for result, whole, want in zip(here, many, results, strict=True):
+        check_same(f"{what}, in place", result, want)
+        check_same(f"{what}, among {times} times as many rows", whole, want.repeat(times, *(1,) * (want.ndim - 1)))
+    return worst
+
+
+def _tuple(results: Any) -> tuple[torch.Tensor, ...]:
+    return results if isinstance(results, tuple) else (results,)
+
+
+def check_rules(machine: Machine) -> str:
+    """Positions by numbers, tensors, ids and boundaries, of 32 and 64 bits, next to the same ones as ids."""
+    rope, pe, batch, tokens = Rotary(64), Sinusoidal(64), 3, 6
+    learned, count = Learned(normals(9, (64, 64), "bfloat16")), 0
+    steps = torch.arange(tokens, device=machine.device)
+    for kind in (torch.int32, torch.int64):
+        starts = torch.tensor([7, 0, 31], dtype=kind, device=machine.device)
+        ids = (starts[:, None] * 7 + steps * 5) % 61
+        edges = torch.tensor([0, 2, 2, 3, tokens * batch], dtype=kind, device=machine.device)
+        begins = torch.tensor([5, 0, 9, 1], dtype=kind, device=machine.device)
+        document = torch.tensor([0, 0, 2, *[3] * (tokens * batch - 3)], device=machine.device)
+        packed = torch.arange(tokens * batch, device=machine.device) - edges[document]
+        rows: list[tuple[dict[str, Any], torch.Tensor, bool]] = [
+            ({"start": 7}, (7 + steps).expand(batch, -1), False),
+            ({"start": starts[2]}, (31 + steps).expand(batch, -1), False),
+            ({"start": starts}, starts[:, None] + steps, False),
+            ({"start": starts.repeat_interleave(2)[::2]}, starts[:, None] + steps, False),
+            ({"positions": ids}, ids, False),
+            ({"positions": ids.T.contiguous().T}, ids, False),
+            ({"positions": ids[1]}, ids[1].expand(batch, -1), False),
+            ({"cu_seqlens": edges}, packed, True),
+            ({"cu_seqlens": edges.repeat_interleave(2)[::2]}, packed, True),
+            ({"cu_seqlens": edges, "start": begins}, packed + begins[document], True),
+            ({"cu_seqlens": edges, "start": begins.repeat_interleave(3)[::3]}, packed + begins[document], True),
+        ]
+        for place, same, flat in rows:
+            for encoding in (rope, pe, learned):
+                heads = (2,) if encoding is rope else ()
+                dtype = "bfloat16" if encoding is learned else "float32"
+                x = machine.normals((*((batch * tokens,) if flat else (batch, tokens)), *heads, 64), dtype)
+                layout = ("t" if flat else "bs") + ("h" if heads else "") + "d"
+                want = fastpos.apply(encoding, x, positions=same.contiguous(), layout=layout, backend="triton")
+                got = fastpos.apply(encoding, x, **place, layout=layout, backend="triton")
+                check_same(f"{type(encoding).__name__}, {', '.join(place)} of {kind}", got, want)
+                count += 1
+    return f"{count} calls"
+
+
+def check_layouts(machine: Machine) -> str:
+    """Any order of axes, gaps, slices of one projection, broadcast inputs and rows off the grid of 16 bytes: the same bits."""
+    count = 0
+    for dtype, (encoding, letters) in product(_dtypes(machine), ((Rotary(64), "bshd"), (Sinusoidal(64), "bsd"))):
+        sizes = {"b": 2, "s": 5, "h": 3, "d": 64}
+        x = machine.normals([sizes[letter] for letter in letters], dtype)
+        ids = torch.arange(10, device=machine.device).view(2, 5) * 1001 - 3000
+        want = fastpos.apply(encoding, x, positions=ids, layout=letters, backend="triton")
+        orders = ("bhsd", "sbhd", "hbsd", "shbd", "hsbd", "bshd") if "h" in letters else ("sbd", "bsd")
+        for order, pad in product(orders, (0, 1, 16)):
+            axes = [letters.index(letter) for letter in order]
+            back = [order.index(letter) for letter in letters]
+            room = torch.full((*(sizes[letter] for letter in order[:-1]), 64 + pad), float("nan"), device=machine.device)
+            room = room.to(x.dtype)
+            view = room[..., pad:]
+            view.copy_(x.permute(axes))
+            got = fastpos.apply(encoding, view, positions=ids, layout=order, backend="triton")
+            check_same(f"{encoding}, {dtype}, {order}, {pad} between rows, new", got.permute(back), want)
+            fastpos.apply_(encoding, view, positions=ids, layout=order, backend="triton")
+            check_same(f"{encoding}, {dtype}, {order}, {pad} between rows, in place", view.permute(back), want)
+            if pad and not room[..., :pad].isnan().all():
+                raise Wrong(f"{encoding}, {dtype}, {order}: what lies between the rows was written")
+            count += 2
+    return f"{count} calls"
+
+
+def check_repeats(machine: Machine) -> str:
+    """Run to run, a token alone and in its prompt, a row alone and in its batch: the same bits."""
+    times, tokens = machine.pick(100, 2), machine.pick(4096, 5)
+    heads = machine.pick((32, 8), (3, 2))
+    for dtype in _dtypes(machine):
+        rope = Rotary(128, base=500_000.0)
+        inputs = tuple(machine.normals((2, tokens, count, 128), dtype, count) for count in heads)
+        want = fastpos.apply(rope, *inputs, start=100_000, backend="triton")
+        for _ in range(times):
+            got = fastpos.apply(rope, *inputs, start=100_000, backend="triton")
+            for one, other in zip(got, want, strict=True):
+                check_same(f"{dtype}, run to run", one, other)
+        for token in (0, tokens // 2, tokens - 1):
+            alone = tuple(x[1:, token : token + 1].clone() for x in inputs)
+            fastpos.apply_(rope, *alone, start=100_000 + token, backend="triton")
+            for one, other in zip(alone, want, strict=True):
+                check_same(f"{dtype}, token {token} alone", one, other[1:, token : token + 1])
+    return f"{times} runs of {tokens} tokens, and single tokens of them"
+
+
+def check_gradients(machine: Machine) -> str:
+    """Gradients of every encoding against those that the CPU's kernels give, in float64 (dry: float32)."""
+    dtype, allowed = machine.pick(("float64", 1e-13), ("float32", 2e-6))
+    cases: list[tuple[Any, tuple[int, ...]]] = [
+        (Rotary(64, rotary_dim=48, interleaved=True), (2, 3, 2, 64)),
+        (Sinusoidal(64, embedding_scale=3.0), (2, 3, 64)),
+    ]
+    table = machine.normals((9, 64), dtype, 3)
+    ids = torch.tensor([[8, 1, 1], [0, 3, 8]], device=machine.device)
+
+    def gradients(encoding: Any, x: torch.Tensor, ids: torch.Tensor, backend: str) -> list[torch.Tensor]:
+        leaves = [x.clone().requires_grad_()]
+        if encoding is None:
+            leaves.append(table.to(x.device).clone().requires_grad_())
+            encoding = Learned(leaves[1])
+        result = fastpos.apply(encoding, leaves[0], positions=ids, backend=backend)
+        (result * torch.linspace(-1, 2, result.numel(), dtype=x.dtype, device=x.device).view_as(result)).sum().backward()
+        return [leaf.grad for leaf in leaves if leaf.grad is not None]
+
+    for encoding, shape in (*cases, (None, (2, 3, 64))):
+        x = machine.normals(shape, dtype, 1)
+        for mine, its in zip(
+            gradients(encoding, x, ids, "triton"), gradients(encoding, x.cpu(), ids.cpu(), "numba"), strict=True
+        ):
+            error = float(np.abs(array_of(mine) - array_of(its)).max())
+            if not error <= allowed:
+                raise Wrong(f"gradient of {encoding or 'Learned'}: {error:.2g} from that of the CPU")
+    return "rotation, sinusoids, and a learned table with its own"
+
+
+def check_compiled(machine: Machine) -> str:
+    """``torch.compile(fullgraph=True)`` with positions as a tensor: the bits of the eager call, no second compilation."""
+    rope = Rotary(64)
+    torch.compiler.reset()
+    compiler = machine.pick("inductor", "aot_eager")
+
+    def both(q: torch.Tensor, k: torch.Tensor, at: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        q, k = fastpos.apply(rope, q, k, positions=at, backend="triton")
+        return q + 1, k
+
+    compiled = torch.compile(both, fullgraph=True, backend=compiler)
+    q, k = machine.normals((2, 1, 4, 64), "float32"), machine.normals((2, 1, 2, 64), "float32")
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for position in (0, 1, 17, 2**20):
+            at = torch.full((2, 1), position, device=machine.device)
+            for one, other in zip(compiled(q, k, at), both(q, k, at), strict=True):
+                check_same(f"compiled, position {position}", one, other)
+    return f"4 positions, one graph ({compiler})"
+
+
+CHECKS: dict[str, Check] = {
+    "formulas": check_formulas,
+    "positions": check_rules,
+    "layouts": check_layouts,
+    "repeats": check_repeats,
+    "gradients": check_gradients,
+    "torch.compile": check_compiled,
+    "CUDA graphs": check_capture,
+}
