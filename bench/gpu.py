@@ -2,14 +2,15 @@
 
 ``--dry-run`` does the same in Triton's interpreter on the CPU, with tiny sizes: it shows that the command works, and its
 times mean nothing. Needs fastpos with its dependencies, PyTorch and Triton; transformers and Liger take part where they
-are installed. A report is written in either case, ``gpu.md`` and ``gpu.json``; the exit status is 1 where a check fails,
-and then nothing is timed.
+are installed. The report is ``gpu.md`` and ``gpu.json``. Where a check fails, the exit status is 1, nothing is timed from
+there on, and ``gpu.json`` alone says why.
 """
 
 import argparse
 import json
 import os
 import sys
+import traceback
 import warnings
 from pathlib import Path
 from time import perf_counter
@@ -47,31 +48,37 @@ def run(device: Any, dry: bool, folder: Path) -> int:
     from gpu_truth import Wrong
 
     begin, machine = perf_counter(), Machine(device, dry)
-    report: dict[str, Any] = {"dry": dry, "facts": machine.facts(), "checks": {}}
+    report: dict[str, Any] = {"dry": dry, "facts": machine.facts(), "checks": {}, "prefill": [], "decode": []}
     print(report["facts"], flush=True)
-    for name, check in CHECKS.items():
-        try:
-            said = check(machine)
-        except Wrong as wrong:
-            print(f"WRONG, so nothing is timed: {name}: {wrong}", file=sys.stderr)
-            report["checks"][name] = f"WRONG: {wrong}"
-            (folder / "gpu.json").write_text(json.dumps(report, indent=1))
-            return 1
-        report["checks"][name] = said
-        print(f"{perf_counter() - begin:5.0f} s  {name}: {said}", flush=True)
+
+    def done(what: str) -> None:
+        print(f"{perf_counter() - begin:5.0f} s  {what}", flush=True)
 
     def enough() -> bool:
         return perf_counter() - begin < 60 * MINUTES - LAST_SECONDS
 
-    report["copy"] = copy_ceiling(machine)
-    report["prefill"], report["decode"] = [], []
-    for kind, sizes, measure in (
-        ("prefill", prefill_sizes(machine), measure_prefill),
-        ("decode", decode_sizes(machine), measure_decode),
-    ):
-        for size in sizes:
-            report[kind].append(measure(machine, size, enough))
-            print(f"{perf_counter() - begin:5.0f} s  {size.name}, {size.dtype}", flush=True)
+    name = ""
+    try:
+        for name, check in CHECKS.items():
+            report["checks"][name] = check(machine)
+            done(f"{name}: {report['checks'][name]}")
+        name, report["copy"] = "copy", copy_ceiling(machine)
+        for kind, sizes, measure in (
+            ("prefill", prefill_sizes(machine), measure_prefill),
+            ("decode", decode_sizes(machine), measure_decode),
+        ):
+            for size in sizes:
+                name = f"{size.name}, {size.dtype}"
+                report[kind].append(measure(machine, size, enough))
+                done(name)
+    except Exception as error:  # a wrong result, or a fault of ours: either ends the run, and is kept
+        if not isinstance(error, Wrong):
+            traceback.print_exc()
+        said = f"{'WRONG' if isinstance(error, Wrong) else type(error).__name__}: {error}"
+        print(f"stopped at {name}, and nothing more is timed: {said}", file=sys.stderr)
+        failed = {key: report[key] for key in ("dry", "facts", "checks")} | {"stopped_at": name, "error": said}
+        (folder / "gpu.json").write_text(json.dumps(failed, indent=1))
+        return 1
     report["seconds"] = perf_counter() - begin
     text = markdown(report)
     (folder / "gpu.md").write_text(text, encoding="utf-8")

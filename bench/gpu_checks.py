@@ -139,7 +139,9 @@ def check_layouts(machine: Machine) -> str:
         for order, pad in product(orders, machine.pick((0, 1, 16), (0, 1))):
             axes = [letters.index(letter) for letter in order]
             back = [order.index(letter) for letter in letters]
-            room = torch.full((*(sizes[letter] for letter in order[:-1]), 64 + pad), float("nan"), device=machine.device)
+            room = torch.full(
+                (*(sizes[letter] for letter in order[:-1]), 64 + pad), float("nan"), device=machine.device
+            )
             room = room.to(x.dtype)
             view = room[..., pad:]
             view.copy_(x.permute(axes))
@@ -151,6 +153,20 @@ def check_layouts(machine: Machine) -> str:
                 raise Wrong(f"{encoding}, {dtype}, {order}: what lies between the rows was written")
             count += 2
     return f"{count} calls"
+
+
+def check_large(machine: Machine) -> str:
+    """More elements than 32 bits count: the last rows get what they get by themselves."""
+    width, heads, last = machine.pick(4096, 64), machine.pick(32, 1), 3
+    rows = machine.pick(2**31, 2**9) // width + last
+    for encoding, layout in ((Sinusoidal(width), "td"), (Rotary(width // heads), "thd")):
+        shape = (rows, heads, encoding.width) if layout == "thd" else (rows, encoding.width)
+        x = torch.zeros(shape, dtype=torch.bfloat16, device=machine.device)
+        x[-last:] = machine.normals(x[-last:].shape, "bfloat16")
+        want = fastpos.apply(encoding, x[-last:], start=rows - last, layout=layout, backend="triton")
+        fastpos.apply_(encoding, x, start=0, layout=layout, backend="triton")
+        check_same(f"{encoding}, the last of {x.numel()} elements", x[-last:], want)
+    return f"{rows * width} elements"
 
 
 def check_repeats(machine: Machine) -> str:
@@ -189,7 +205,9 @@ def check_gradients(machine: Machine) -> str:
             leaves.append(table.to(x.device).clone().requires_grad_())
             encoding = Learned(leaves[1])
         result = fastpos.apply(encoding, leaves[0], positions=ids, backend=backend)
-        (result * torch.linspace(-1, 2, result.numel(), dtype=x.dtype, device=x.device).view_as(result)).sum().backward()
+        (
+            result * torch.linspace(-1, 2, result.numel(), dtype=x.dtype, device=x.device).view_as(result)
+        ).sum().backward()
         return [leaf.grad for leaf in leaves if leaf.grad is not None]
 
     for encoding, shape in (*cases, (None, (2, 3, 64))):
@@ -227,6 +245,7 @@ CHECKS: dict[str, Check] = {
     "formulas": check_formulas,
     "positions": check_rules,
     "layouts": check_layouts,
+    "large": check_large,
     "repeats": check_repeats,
     "gradients": check_gradients,
     "torch.compile": check_compiled,

@@ -2,22 +2,23 @@
 
 from typing import Any
 
-from gpu_speed import COPY, OURS, Row
+from gpu_speed import COPY, OURS, OURS_NUMBER, Row
 
 from fastpos.commands.report import seconds_in_words
 from fastpos.commands.timing import Timing
 
-# Written down before a GPU was at hand, for an H200; bars are those that the work was asked to hold.
+# Written down before a GPU was at hand, for an H200: a kind of time, a case, who, and what was expected.
+PROMPT, TOKEN = "rotary, 65536 tokens", "decode, 1 sequence"
 PREDICTIONS = (
-    ("rotary, 65536 tokens, bfloat16: fastpos", "325 to 345 us (3.9 to 4.1 TB/s)"),
-    ("rotary, 65536 tokens, bfloat16: torch.compile, table given", "340 to 380 us, and 10 us for the table"),
-    ("rotary, 65536 tokens, bfloat16: torch.compile, own table", "700 us or more"),
-    ("rotary, 65536 tokens, bfloat16: Liger", "340 to 420 us"),
-    ("rotary, 65536 tokens, bfloat16: torch eager", "about 10 times fastpos"),
-    ("decode, 1 sequence, in a graph: fastpos", "1.5 to 2.5 us"),
-    ("decode, 1 sequence, host: fastpos", "4 to 5 us"),
+    ("device", PROMPT, OURS, "325 to 345 us (3.9 to 4.1 TB/s)"),
+    ("device", PROMPT, "torch.compile", "340 to 380 us, and 10 us for the table"),
+    ("device", PROMPT, "torch.compile, own table", "700 us or more"),
+    ("device", PROMPT, "Liger", "340 to 420 us"),
+    ("device", PROMPT, "torch eager", "about 10 times fastpos"),
+    ("graphs", TOKEN, OURS, "1.5 to 2.5 us"),
+    ("host", TOKEN, OURS_NUMBER, "4 to 5 us"),
 )
-LAST = "rotary, 65536 tokens"
+WHERE = {"device": "device", "graphs": "in a graph", "host": "host"}
 BARS = (("torch.compile", 1.0), ("torch.compile, own table", 2.0), ("Liger", 1.0))
 LEAST_OF_COPY = 0.9
 WARNING = "Dry run in Triton's interpreter on the CPU: every time here is meaningless."
@@ -40,7 +41,7 @@ def _bandwidth(row: Row, name: str) -> float:
 def bars(prefill: list[Row], ceiling: float) -> list[tuple[str, str, str]]:
     """What was asked for, what came, and whether that holds; only a full run has the case."""
     found: list[tuple[str, str, str]] = []
-    for row in (row for row in prefill if row.size.name == LAST and row.size.dtype == "bfloat16"):
+    for row in (row for row in prefill if row.size.name == PROMPT and row.size.dtype == "bfloat16"):
         share = _bandwidth(row, OURS) / ceiling
         found.append((f">= {LEAST_OF_COPY:.0%} of a copy", f"{share:.1%}", _holds(share >= LEAST_OF_COPY)))
         for name, least in BARS:
@@ -49,6 +50,17 @@ def bars(prefill: list[Row], ceiling: float) -> list[tuple[str, str, str]]:
             else:
                 ratio = _ratio(row, name)
                 found.append((f">= {least:.1f}x {name}", f"{ratio:.2f}x", _holds(ratio >= least)))
+    return found
+
+
+def predictions(report: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
+    """What was predicted, and what came."""
+    rows = {row.size.name: row for row in (*report["prefill"], *report["decode"]) if row.size.dtype == "bfloat16"}
+    found = []
+    for kind, name, who, words in PREDICTIONS:
+        measured = getattr(rows[name], kind).get(who) if name in rows else None
+        said = seconds_in_words(measured) if isinstance(measured, float) else _measured(measured)
+        found.append((f"{name}, bfloat16", WHERE[kind], who, words, said))
     return found
 
 
@@ -88,7 +100,12 @@ def markdown(report: dict[str, Any]) -> str:
         for name, timing in row.device.items()
     ]
     lines += _table(headings, rows, 3)
-    lines += ["## Decode", "", "- in a graph: device time a call; one by one: the same without; host: until the call returns", ""]
+    lines += [
+        "## Decode",
+        "",
+        "- in a graph: device time a call; one by one: the same without; host: until the call returns",
+        "",
+    ]
     rows = [
         (row.size.name, name, *map(_measured, (row.graphs.get(name), row.device.get(name))), seconds_in_words(host))
         for row in report["decode"]
@@ -98,7 +115,7 @@ def markdown(report: dict[str, Any]) -> str:
     lines += ["## Peers that took no part", "", *_failures(report), ""]
     lines += ["## Bars", "", *_table(("asked for", "measured", ""), bars(report["prefill"], ceiling), 3)]
     lines += ["## Predictions", "", "For an H200, written down before the first run.", ""]
-    lines += _table(("what", "predicted"), list(PREDICTIONS), 2)
+    lines += _table(("what", "time", "who", "predicted", "measured"), predictions(report), 5)
     return "\n".join(lines)
 
 
@@ -117,7 +134,7 @@ def as_dict(report: dict[str, Any]) -> dict[str, Any]:
     rows = {name: [_row_as_dict(row) for row in report[name]] for name in ("prefill", "decode")}
     asked = [dict(zip(("bar", "measured", "verdict"), bar, strict=True))
              for bar in bars(report["prefill"], report["copy"]["bytes_per_second"])]  # fmt: skip
-    return {**report, **rows, "bars": asked, "predictions": dict(PREDICTIONS)}
+    return {**report, **rows, "bars": asked, "predictions": predictions(report)}
 
 
 def _row_as_dict(row: Row) -> dict[str, Any]:

@@ -5,16 +5,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from gpu_clock import first_line, in_graphs, on_device, on_host
-from gpu_machine import Machine, bytes_of
+from gpu_machine import Machine, array_of, bytes_of
 from gpu_peers import PEERS, Peer, Task, check_peer
+from gpu_truth import check_truth
 
 import fastpos
 from fastpos import Learned, Rotary, Sinusoidal
 from fastpos.commands.timing import Timing
 
 COPY, OURS, OURS_OUT = "copy", "fastpos, in place", "fastpos, into given memory"
+OURS_NUMBER = "fastpos, in place, start a number"
 SECONDS, COPY_SECONDS = 0.25, 0.5
 HEADS, WIDTH, BASE = (32, 8), 128, 500_000.0
 DECODED_AT = 4096
@@ -71,12 +74,14 @@ def prefill_sizes(machine: Machine) -> list[Size]:
 def decode_sizes(machine: Machine) -> list[Size]:
     """One token of each of so many sequences."""
     counts, rope = machine.pick((1, 8, 64, 256), (1, 8)), Rotary(WIDTH, base=BASE)
-    return [Size(f"decode, {count} sequences", rope, count, 1, "bfloat16", DECODED_AT) for count in counts]
+    return [
+        Size(f"decode, {count} sequence{'s' * (count > 1)}", rope, count, 1, "bfloat16", DECODED_AT) for count in counts
+    ]
 
 
 def copy_ceiling(machine: Machine) -> dict[str, Any]:
     """Bytes a second of a copy, read and written, twice over: the second says how far the first can be trusted."""
-    x = machine.normals((machine.pick(65_536 * 40 * 128, 4096),), "bfloat16")
+    x = machine.normals((machine.pick(2 * 65_536 * 40 * 128, 4096),), "bfloat16")
     y, speeds = torch.empty_like(x), []
     for _ in range(2):
         timing = on_device(machine, {COPY: [partial(y.copy_, x)]}, machine.pick(COPY_SECONDS, 0.01))[COPY]
@@ -87,6 +92,7 @@ def copy_ceiling(machine: Machine) -> dict[str, Any]:
 def measure_prefill(machine: Machine, size: Size, enough: Callable[[], bool]) -> Row:
     """Device time of a call by everyone."""
     one = size.task(machine, 0)
+    _check(one)
     moved = bytes_of(*one.inputs)
     count = machine.pick(max(1, min(MOST_SETS, LEAST_BYTES // moved)), 2)
     tasks = [one, *(size.task(machine, 10 * index) for index in range(1, count))]
@@ -104,15 +110,29 @@ def measure_prefill(machine: Machine, size: Size, enough: Callable[[], bool]) ->
 def measure_decode(machine: Machine, size: Size, enough: Callable[[], bool]) -> Row:
     """Device time inside of a graph and one by one, and the host's."""
     tasks = [size.task(machine, 10 * index) for index in range(machine.pick(GRAPHED, 2))]
+    _check(tasks[0])
     peers, failures = _peers(tasks, enough)
     contenders = {OURS: [_in_place(task) for task in tasks], **peers}
     seconds = machine.pick(SECONDS, 0.01)
     device = on_device(machine, contenders, seconds)
     graphs = in_graphs(machine, contenders, seconds)
     host = {name: on_host(machine, calls) for name, calls in contenders.items()}
-    number = "fastpos, in place, start a number"
-    host[number] = on_host(machine, [_in_place(task, start=size.start) for task in tasks])
+    host[OURS_NUMBER] = on_host(machine, [_in_place(task, start=size.start) for task in tasks])
     return Row(size, bytes_of(*tasks[0].inputs), device, graphs, host, failures)
+
+
+def _check(task: Task) -> None:
+    """Our own results at the size that is timed, of some tokens."""
+    results = fastpos.apply(task.encoding, *task.inputs, positions=task.ids, backend="triton")
+    tokens = sorted({0, task.ids.shape[1] // 3, task.ids.shape[1] - 1})
+    positions = array_of(task.ids[-1, tokens])
+    encoding = task.encoding
+    if isinstance(encoding, Learned):
+        # The formula's arithmetic knows arrays alone; these are the rows of the table that the tokens use.
+        encoding, positions = Learned(array_of(encoding.table[positions])), np.arange(len(tokens))
+    ulps = 1.0 if task.machine.dry and task.dtype == torch.bfloat16 else 0.5
+    for x, y in zip(task.inputs, results if isinstance(results, tuple) else (results,), strict=True):
+        check_truth(f"{encoding}, {tuple(x.shape)}", encoding, array_of(x[-1, tokens]), positions, y[-1, tokens], ulps)
 
 
 def _in_place(task: Task, **place: Any) -> Callable[[], Any]:
