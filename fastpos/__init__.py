@@ -6,17 +6,23 @@ which function a model was trained with; ``start=``, ``positions=`` or ``cu_seql
 
 from . import positions, scaling
 from .api import apply, apply_, explain, table
+from .axes import Axes
 from .dispatch import backends, set_backend, use_backend
 from .encodings import Learned, Rotary, Sinusoidal
 from .plan import Plan
+from .queries import Llama4Scale, LogScale, MinistralScale
 from .scaling import Linear
 from .shift import shift_, shift_matrix
 from .threads import get_num_threads, set_num_threads
 from .warm import warmup
 
 __all__ = [
+    "Axes",
     "Learned",
     "Linear",
+    "Llama4Scale",
+    "LogScale",
+    "MinistralScale",
     "Plan",
     "Rotary",
     "Sinusoidal",

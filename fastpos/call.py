@@ -8,7 +8,7 @@ from fastpos_kernels.rules import DONE, OVERLAP, START
 from numpy.typing import NDArray
 
 from . import dispatch, threads
-from .encodings import Encoding, Learned
+from .encodings import Encoding, Learned, coordinates
 from .lengths import by_length, check_by_length, check_settled, cuts
 from .plan import (
     Plan,
@@ -102,7 +102,7 @@ def _run_by_length(
         alike = rope.at_length(int(lengths.max(initial=0)))
         return run(alike, inputs, outputs, start, positions, cu_seqlens, layout, backend)
     check_apart(inputs, outputs)
-    for cut in cuts(rope, lengths, axes, place):
+    for cut in cuts(rope, lengths, axes, place, positions):
         sources = tuple(cut.of(x) for x in inputs)
         targets = tuple(source if y is x else cut.of(y) for x, y, source in zip(inputs, outputs, sources, strict=True))
         run(cut.encoding, sources, targets, cut.start, cut.positions, cut.cu_seqlens, layout, backend)
@@ -142,7 +142,7 @@ def prepare(
     for name, x in zip(names, inputs, strict=True):
         check_kind(name, x)
     layout = layout_for(encoding, letters, inputs[0].ndim)
-    place = resolve(layout, inputs[0].shape, start, positions, cu_seqlens)
+    place = resolve(layout, inputs[0].shape, start, positions, cu_seqlens, *coordinates(encoding))
     chosen = dispatch.choose(backend)
     outputs = _outputs(out, inputs)
     plans = _plans.get(id(encoding))

@@ -1,20 +1,24 @@
 """What a model was trained with: frozen descriptions of position encodings. Shapes: b batch, s sequence, h heads, d width."""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import fields
-from .scaling import Scaling
+from .additive import Learned, Sinusoidal
+from .axes import Axes
+from .fields import MAX_WIDTH, even, flag, integer, positive
+from .head import Head
+from .queries import QueryScale
+from .scaling import Linear, Scaling
 
-MAX_WIDTH = 8192
+NUMERICS = ("exact", "hf")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Rotary:
     """Rotary position embedding (Su et al. 2021, arXiv:2104.09864): channel pair i of a token at p turns by p * w_i.
 
@@ -25,16 +29,35 @@ class Rotary:
     base
         Frequencies are ``w_i = base ** (-2 i / rotary_dim)`` radians a token.
     rotary_dim
-        The leading channels that turn (even; all of them when None). The others pass through byte for byte.
+        How many channels turn (even; all of them when None, none when 0: a layer without positions). The others pass
+        through byte for byte.
+    rotary_start
+        The first channel that turns: 0 for the leading ones, ``head_dim - rotary_dim`` for the trailing ones (DeepSeek V4).
     interleaved
         False pairs channel i with i + rotary_dim / 2 (GPT-NeoX, Llama in transformers); True pairs 2 i with 2 i + 1
         (GPT-J, Llama in GGUF files).
+    deinterleaved
+        Pairs are read from (2 i, 2 i + 1) and written to (i, i + rotary_dim / 2): needs ``interleaved`` (DeepSeek V3,
+        ``rope_interleave`` in transformers).
+    clockwise
+        Turn the other way, by ``-p * w_i`` (nanochat).
     scaling
         A rule of ``fastpos.scaling`` (``Linear``, ``DynamicNTK``, ``YaRN``, ``LongRoPE``, ``Llama3``, ``Proportional``).
         With one that goes by the length of a sequence, calls say ``seq_lens=``, or use what ``at_length`` gives.
     inv_freq
         The frequencies themselves, ``rotary_dim / 2`` numbers in radians a token, instead of ``base``. A float32 value
         enters exactly.
+    axes
+        ``Axes``, where a position has several coordinates (images, video) or is a real number.
+    query_scale
+        ``Llama4Scale``, ``MinistralScale`` or ``LogScale``: what queries are multiplied with by where they stand. The
+        first array of a call is the queries; its whole head is scaled, in one rounding with the rotation.
+    numerics
+        ``"exact"``: the formula itself. Sines and cosines are within 1.2e-7 of it at every position up to 2**31 in float32
+        arithmetic, and results are rounded once. ``"hf"``: what transformers computes for Llama on the CPU: frequencies,
+        positions and angles in float32, sines, cosines and factor rounded to float32 and then to the data's dtype, two
+        products and their sum each rounded to it. An angle of p radians is then off by up to p * 2**-23, so that sines
+        differ from the formula by up to 2.4e-4 at 4,096 tokens, 8e-3 at 131,072 and 6e-2 at 1,048,576.
 
     Raises
     ------
@@ -54,24 +77,55 @@ class Rotary:
     interleaved: bool = False
     scaling: Scaling | None = None
     inv_freq: tuple[float, ...] | None = None
+    rotary_start: int = 0
+    deinterleaved: bool = False
+    clockwise: bool = False
+    axes: Axes | None = None
+    query_scale: QueryScale | None = None
+    numerics: str = "exact"
 
     def __post_init__(self) -> None:
-        head_dim = fields.integer("head_dim", self.head_dim, 2, MAX_WIDTH)
+        head_dim = integer("head_dim", self.head_dim, 2, MAX_WIDTH)
         rotary_dim = _rotary_dim(head_dim, self.rotary_dim)
-        fields.flag("interleaved", self.interleaved)
+        start = integer("rotary_start", self.rotary_start, 0, head_dim - rotary_dim)
+        for name in ("interleaved", "deinterleaved", "clockwise"):
+            flag(name, getattr(self, name))
+        if self.deinterleaved and not self.interleaved:
+            raise ValueError("deinterleaved: expected interleaved=True beside it, for it says where those pairs go")
+        _check_axes(self.axes, rotary_dim // 2, self.interleaved, self.inv_freq)
+        if self.query_scale is not None and not isinstance(self.query_scale, QueryScale):
+            raise TypeError(
+                f"query_scale: expected fastpos.Llama4Scale, MinistralScale, LogScale or None, got {self.query_scale!r}"
+            )
+        if self.numerics not in NUMERICS:
+            raise ValueError(f"numerics: expected one of {', '.join(NUMERICS)}, got {self.numerics!r}")
         if self.scaling is not None and not isinstance(self.scaling, Scaling):
             raise TypeError(
                 "scaling: expected a rule of fastpos.scaling (Linear, DynamicNTK, YaRN, LongRoPE, Llama3, Proportional) or "
                 f"None, got {self.scaling!r}; for another scaling give the frequencies it makes as inv_freq="
             )
         inv_freq = None if self.inv_freq is None else _frequencies(self.inv_freq, rotary_dim // 2)
-        base = fields.positive("base", self.base)
+        base = positive("base", self.base)
         if inv_freq is not None and base != 10000.0:
             raise ValueError(f"base: expected none beside inv_freq, which replaces it, got {base}")
         if self.scaling is not None:
             self.scaling.check(base if inv_freq is None else None, rotary_dim, head_dim)
-        for name, value in (("head_dim", head_dim), ("base", base), ("rotary_dim", rotary_dim), ("inv_freq", inv_freq)):
+            if self.axes is not None and self.axes.own_frequencies and not isinstance(self.scaling, Linear):
+                raise ValueError(
+                    f"scaling: expected Linear or None beside axes with own_frequencies, got {self.scaling}"
+                )
+        checked = {"head_dim": head_dim, "base": base, "rotary_dim": rotary_dim, "inv_freq": inv_freq}
+        for name, value in (checked | {"rotary_start": start}).items():
             object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        """Only what differs from the defaults, and the base: messages quote it."""
+        shown = {"base": self.base} if self.inv_freq is None else {}
+        for item in fields(self)[1:]:
+            value = getattr(self, item.name)
+            if value != (self.head_dim if item.name == "rotary_dim" else item.default):
+                shown[item.name] = value
+        return f"Rotary({self.head_dim}, {', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     @property
     def pairs(self) -> int:
@@ -131,10 +185,16 @@ class Rotary:
         >>> Rotary(4, scaling=DynamicNTK(2.0, 4096)).at_length(8192).scaling
         DynamicNTK(factor=2.0, max_position_embeddings=4096, length=8192)
         """
-        tokens = fields.integer("length", length, 0, 1 << 62)
+        tokens = integer("length", length, 0, 1 << 62)
         if self.scaling is None or not self.scaling.by_length:
             return self
         return _with_scaling(self, self.scaling.at_length(tokens))
+
+    @property
+    def head(self) -> Head:
+        """Where the pairs' channels lie."""
+        sections = self.axes.sections if self.axes is not None and self.axes.own_channels else ()
+        return Head(self.pairs, self.rotary_start, self.interleaved, self.deinterleaved, sections)
 
 
 # One object for equal lengths: plans are kept by the encoding's identity.
@@ -145,11 +205,26 @@ def _with_scaling(rope: Rotary, scaling: Scaling) -> Rotary:
 
 def _rotary_dim(head_dim: int, rotary_dim: object) -> int:
     if rotary_dim is None:
-        return fields.even("head_dim", head_dim, MAX_WIDTH)
-    number = fields.integer("rotary_dim", rotary_dim, 2, MAX_WIDTH)
+        return even("head_dim", head_dim, MAX_WIDTH)
+    number = integer("rotary_dim", rotary_dim, 0, MAX_WIDTH)
     if number > head_dim:
         raise ValueError(f"rotary_dim: expected at most head_dim = {head_dim}, got {number}")
-    return fields.even("rotary_dim", number, head_dim)
+    return even("rotary_dim", number, head_dim) if number else 0
+
+
+def _check_axes(axes: object, pairs: int, interleaved: bool, inv_freq: object) -> None:
+    if axes is None:
+        return
+    if not isinstance(axes, Axes):
+        raise TypeError(f"axes: expected fastpos.Axes or None, got {axes!r}")
+    if sum(axes.sections) != pairs:
+        raise ValueError(f"axes: expected sections of rotary_dim / 2 = {pairs} pairs in all, got {axes.sections}")
+    if axes.own_channels and interleaved:
+        raise ValueError("axes: expected no own_channels beside interleaved=True, whose pairs have blocks of their own")
+    if axes.own_channels and pairs > MAX_WIDTH // 4:
+        raise ValueError(f"axes: expected at most {MAX_WIDTH // 2} channels for own_channels, got {2 * pairs}")
+    if axes.own_frequencies and inv_freq is not None:
+        raise ValueError("axes: expected no own_frequencies beside inv_freq, which gives each pair its frequency")
 
 
 def _frequencies(values: Sequence[float] | NDArray[Any], pairs: int) -> tuple[float, ...]:
@@ -165,103 +240,13 @@ def _frequencies(values: Sequence[float] | NDArray[Any], pairs: int) -> tuple[fl
     return tuple(float(number) for number in numbers)
 
 
-@dataclass(frozen=True)
-class Sinusoidal:
-    """Sinusoids added to embeddings (Vaswani et al. 2017, arXiv:1706.03762): ``y = x * embedding_scale + PE(p)``.
-
-    Parameters
-    ----------
-    width
-        Channels, even; at most 65536.
-    base
-        Frequencies are ``w_r = base ** (-2 r / width)`` radians a token.
-    interleaved
-        True, as in the paper: channel 2 r is ``sin(p w_r)``, channel 2 r + 1 is ``cos(p w_r)``. False: all sines, then
-        all cosines (Marian, RoFormer).
-    embedding_scale
-        What many models multiply the embedding with before they add, sqrt(width) as a rule; fused.
-
-    Raises
-    ------
-    ValueError, TypeError
-        With the value, when a parameter is not what is said above.
-
-    Examples
-    --------
-    >>> Sinusoidal(512).base
-    10000.0
-    """
-
-    width: int
-    _: KW_ONLY
-    base: float = 10000.0
-    interleaved: bool = True
-    embedding_scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "width", fields.even("width", self.width, 1 << 16))
-        object.__setattr__(self, "base", fields.positive("base", self.base))
-        fields.flag("interleaved", self.interleaved)
-        object.__setattr__(
-            self,
-            "embedding_scale",
-            fields.positive("embedding_scale", self.embedding_scale, float(np.finfo(np.float32).max)),
-        )
-
-    @property
-    def pairs(self) -> int:
-        """Channel pairs."""
-        return self.width // 2
-
-
-@dataclass(frozen=True, eq=False)
-class Learned:
-    """A trained table of absolute positions: ``y = x + table[p + offset]``.
-
-    Parameters
-    ----------
-    table
-        ``(rows, width)`` in float32, float16, bfloat16 or float64. It is copied, so that later changes to the caller's
-        array do not change what this encoding is. Two ``Learned`` are equal only when they are the same object.
-    offset
-        Rows before the row of position 0 (2 for OPT and BART). A position whose row does not exist is an IndexError.
-
-    Examples
-    --------
-    >>> Learned(np.zeros((1024, 768), np.float32)).width
-    768
-    """
-
-    table: NDArray[Any] = field(repr=False)
-    _: KW_ONLY
-    offset: int = 0
-
-    def __post_init__(self) -> None:
-        if isinstance(self.table, np.ma.MaskedArray):
-            raise TypeError("table: expected a plain array, got a masked array")
-        table = np.asarray(self.table)
-        if table.dtype.name not in ("float32", "float16", "bfloat16", "float64"):
-            raise TypeError(f"table: expected float32, float16, bfloat16 or float64, got {table.dtype}")
-        if table.ndim != 2 or 0 in table.shape:
-            raise ValueError(f"table: expected shape (rows, width), got {table.shape}")
-        own = np.array(table, dtype=table.dtype.newbyteorder("="), order="C")
-        own.flags.writeable = False
-        object.__setattr__(self, "table", own)
-        object.__setattr__(self, "offset", fields.integer("offset", self.offset, 0, len(own) - 1))
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take a pickled or copied state; NumPy does not carry over that the table is read-only."""
-        self.__dict__.update(state)
-        self.table.flags.writeable = False
-
-    @property
-    def width(self) -> int:
-        """Channels."""
-        return int(self.table.shape[1])
-
-    def __repr__(self) -> str:
-        rows, width = self.table.shape
-        return f"Learned(rows={rows}, width={width}, dtype={self.table.dtype.name}, offset={self.offset})"
-
-
 Encoding = Rotary | Sinusoidal | Learned
+
+
+def coordinates(encoding: Encoding) -> tuple[int, bool]:
+    """How many coordinates a position has, and whether they may be real numbers."""
+    axes = encoding.axes if isinstance(encoding, Rotary) else None
+    return (1, False) if axes is None else (axes.count, axes.real)
+
+
+__all__ = ["Encoding", "Learned", "Linear", "Rotary", "Sinusoidal", "coordinates"]

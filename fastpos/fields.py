@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 LARGEST = sys.float_info.max
+MAX_WIDTH = 8192
 
 
 def integer(name: str, value: object, low: int, high: int) -> int:

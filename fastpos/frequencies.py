@@ -11,6 +11,8 @@ from fastpos_kernels import numpy_clock
 from numpy.typing import NDArray
 
 from .encodings import Rotary, Sinusoidal
+from .queries import Terms
+from .scaling import Linear
 
 TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194988918461563281257241799725606965068423414")
 TURN = 1 << 64
@@ -29,21 +31,34 @@ class Rates:
         Turns a token, modulo one, as ``int64`` in units of 2**-64 turn: ``position * words``, wrapping, is the phase.
     residuals
         What rounding to words lost, ``float64`` in turns.
+    turns
+        The frequencies in turns, ``float64``: what fractions of real-valued positions are multiplied with.
     factor
         What cosines and sines are multiplied with.
+    axis
+        Which coordinate of a position drives the pair, where positions have several; None where they never have.
+    inv_freq
+        None, or the frequencies in radians a token as ``float32``: then sines and cosines are made as transformers makes
+        them, and products and sums rounded to the data's dtype.
+    query
+        None, or the ``terms`` of the scale of the first array of a call (``fastpos.queries``).
     """
 
     words: NDArray[np.int64]
     residuals: NDArray[np.float64]
+    turns: NDArray[np.float64]
     factor: float = 1.0
+    axis: NDArray[np.intp] | None = None
+    inv_freq: NDArray[np.float32] | None = None
+    query: Terms | None = None
 
     def sincos(self, positions: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Sines and cosines at integer positions, ``(..., pairs)``, without ``factor``."""
-        return numpy_clock.sincos(positions, self.words, self.residuals)
+        return numpy_clock.sincos(positions[..., None], self.words, self.residuals)
 
-    def without_factor(self) -> "Rates":
-        """The same clock with factor 1: what shifts a row that has the factor already."""
-        return self if self.factor == 1.0 else replace(self, factor=1.0)
+    def for_shift(self) -> "Rates":
+        """The same clock for rows that were rotated before and move on: they have factor and scale already."""
+        return replace(self, factor=1.0, inv_freq=None, query=None)
 
 
 def _geometric(base: float, width: int) -> Iterable[Decimal]:
@@ -64,13 +79,19 @@ def _two_pi(digits: int) -> Decimal:
         return Decimal(mpmath.nstr(2 * mpmath.pi, digits + 3))
 
 
+def _sections(encoding: Rotary | Sinusoidal) -> tuple[int, ...]:
+    """Pairs of each run of frequencies that begins with 1."""
+    axes = encoding.axes if isinstance(encoding, Rotary) else None
+    return axes.sections if axes is not None and axes.own_frequencies else (encoding.pairs,)
+
+
 def _plain(encoding: Rotary | Sinusoidal) -> list[Decimal]:
     if isinstance(encoding, Rotary) and encoding.inv_freq is not None:
         return [Decimal(frequency) for frequency in encoding.inv_freq]
-    return list(_geometric(encoding.base, 2 * encoding.pairs))
+    return [w for section in _sections(encoding) if section for w in _geometric(encoding.base, 2 * section)]
 
 
-def _frequencies(encoding: Rotary | Sinusoidal, two_pi: Decimal) -> list[Decimal]:
+def _scaled(encoding: Rotary | Sinusoidal, two_pi: Decimal) -> list[Decimal]:
     """Radians a token of every pair, in the current context."""
     plain = _plain(encoding)
     if not isinstance(encoding, Rotary) or encoding.scaling is None:
@@ -79,24 +100,67 @@ def _frequencies(encoding: Rotary | Sinusoidal, two_pi: Decimal) -> list[Decimal
     return encoding.scaling.scaled(plain, base, two_pi)
 
 
+def _radians(encoding: Rotary | Sinusoidal, two_pi: Decimal) -> list[Decimal]:
+    """The frequency of every pair, exactly what sines and cosines are made from."""
+    if isinstance(encoding, Rotary) and encoding.numerics == "hf":
+        return [Decimal(float(frequency)) for frequency in single_frequencies(encoding)]
+    return _scaled(encoding, two_pi)
+
+
+@lru_cache(maxsize=64)
+def single_frequencies(encoding: Rotary) -> NDArray[np.float32]:
+    """The frequencies as transformers computes them: exponent, power, reciprocal and division each rounded to float32.
+
+    The power is rounded correctly. PyTorch's own is another float32 for about one frequency in 300, which a model's own
+    ``inv_freq`` repeats to the bit; so it does for scalings other than ``Linear``, whose frequencies are rounded once here.
+    """
+    if encoding.scaling is not None and not isinstance(encoding.scaling, Linear):
+        with localcontext(Context(prec=DIGITS)):
+            return np.array([float(frequency) for frequency in _scaled(encoding, TWO_PI)], np.float32)
+    if encoding.inv_freq is not None:
+        found = np.array(encoding.inv_freq, np.float32)
+    else:
+        runs = []
+        for section in _sections(encoding):
+            exponents = np.arange(0, 2 * section, 2).astype(np.float32) / np.float32(2 * section)
+            with localcontext(Context(prec=40)):
+                logarithm = Decimal(float(np.float32(encoding.base))).ln()
+                powers = [float((logarithm * Decimal(float(exponent))).exp()) for exponent in exponents]
+            runs.append(np.float32(1) / np.array(powers, np.float32))
+        found = np.concatenate(runs)
+    return found if encoding.scaling is None else found / np.float32(encoding.scaling.factor)
+
+
 @lru_cache(maxsize=64)
 def rates(encoding: Rotary | Sinusoidal) -> Rates:
     """The clock of a rotary or sinusoidal encoding."""
     two_pi = TWO_PI
     with localcontext(Context(prec=DIGITS)):
-        frequencies = _frequencies(encoding, two_pi)
-        magnitude = max(frequency.adjusted() for frequency in frequencies)
+        frequencies = _radians(encoding, two_pi)
+        magnitude = max((frequency.adjusted() for frequency in frequencies), default=0)
     digits = DIGITS + max(0, magnitude)
-    words, residuals = [], []
+    words, residuals, whole = [], [], []
     with localcontext(Context(prec=digits)):
         if digits > DIGITS:
             two_pi = _two_pi(digits)
-            frequencies = _frequencies(encoding, two_pi)
+            frequencies = _radians(encoding, two_pi)
         for frequency in frequencies:
             turns = frequency / two_pi * TURN
             word = int(turns.to_integral_value())
             words.append((word + TURN // 2) % TURN - TURN // 2)
             residuals.append(float((turns - word) / TURN))
-    scaling = encoding.scaling if isinstance(encoding, Rotary) else None
-    factor = 1.0 if scaling is None else scaling.attention_scaling
-    return Rates(np.array(words, np.int64), np.array(residuals, np.float64), factor)
+            whole.append(float(turns / TURN))
+    clock = Rates(np.array(words, np.int64), np.array(residuals, np.float64), np.array(whole, np.float64))
+    return _fitted(clock, encoding) if isinstance(encoding, Rotary) else clock
+
+
+def _fitted(clock: Rates, encoding: Rotary) -> Rates:
+    """What only rotations have: a factor, direction, axes, another arithmetic, the scale of queries."""
+    factor = 1.0 if encoding.scaling is None else encoding.scaling.attention_scaling
+    single = single_frequencies(encoding) if encoding.numerics == "hf" else None
+    if encoding.clockwise:
+        clock = replace(clock, words=-clock.words, residuals=-clock.residuals, turns=-clock.turns)
+        single = None if single is None else -single
+    axis = None if encoding.axes is None else encoding.axes.of_pairs()
+    query = None if encoding.query_scale is None else encoding.query_scale.terms
+    return replace(clock, factor=factor, axis=axis, inv_freq=single, query=query)

@@ -205,7 +205,10 @@ def make(
     backend: str,
     factor: bool,
 ) -> Plan:
-    """Choose the launch for checked arrays. ``factor``: whether a rotary encoding's own factor belongs in."""
+    """Choose the launch for checked arrays. ``factor``: whether a rotary encoding's own factor belongs in.
+
+    Without it, the rows have been rotated before and lie where that put them.
+    """
     in_place = all(x is y for x, y in zip(inputs, outputs, strict=True))
     size = sum(x.nbytes for x in inputs)
     count = threads.get_num_threads() if backend == "numba" and 2 * size >= threads.THREADED_BYTES else 1
@@ -219,9 +222,10 @@ def make(
     bind = dispatch.kernels(backend)
     common = (inputs, outputs, layout.axes, rule)
     if isinstance(encoding, Rotary):
-        clock = rates(encoding)
-        clock = clock if factor else clock.without_factor()
-        launch = bind.bind_rotate(*common, clock, encoding.interleaved, streamed, count)
+        clock, head = rates(encoding), encoding.head
+        if not factor:
+            clock, head = clock.for_shift(), head.turned()
+        launch = bind.bind_rotate(*common, clock, head, streamed, count)
     elif isinstance(encoding, Sinusoidal):
         scale, pairs = encoding.embedding_scale, encoding.interleaved
         launch = bind.bind_sinusoidal(*common, rates(encoding), pairs, scale, streamed, count)

@@ -177,28 +177,46 @@ def _starts(name: str, start: Any, rows: int | None) -> int | NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Rule:
-    """How a kernel finds the position of a token; what does not change from call to call."""
+    """How a kernel finds the position of a token; what does not change from call to call.
+
+    With several ``axes``, ids have one more dimension in front. ``real``: ids are whole numbers, and where ``starts`` would
+    be stand as many ``float64`` fractions in the same places.
+    """
 
     kind: int
     ids_strides: tuple[int, int] = (0, 0)
     ids_itemsize: int = 8
     documents: int = 0
     same_for_batch: bool = False
+    axes: int = 1
+    ids_axis_stride: int = 0
+    real: bool = False
 
 
 START_RULE = Rule(START, same_for_batch=True)
-Place = tuple[Rule, int | NDArray[Any], NDArray[np.int64] | None]
+Place = tuple[Rule, int | NDArray[Any], NDArray[Any] | None]
 
 
-def resolve(layout: Layout, shape: tuple[int, ...], start: Any, positions: Any, boundaries: Any) -> Place:
-    """The rule of a call, and the number or arrays that it reads: ``start`` or ids or boundaries, and document starts."""
+def resolve(
+    layout: Layout,
+    shape: tuple[int, ...],
+    start: Any,
+    positions: Any,
+    boundaries: Any,
+    axes: int = 1,
+    real: bool = False,
+) -> Place:
+    """The rule of a call, and the number or arrays that it reads: ``start`` or ids or boundaries, and document starts.
+
+    ``axes``, ``real``: how many coordinates a position of the encoding has, and whether they may be real numbers.
+    """
     batch = 1 if layout.batch is None else shape[layout.batch]
     tokens = shape[layout.token]
     if positions is not None:
         if start is not None or boundaries is not None:
             given = "start" if start is not None else "cu_seqlens"
             raise TypeError(f"positions: expected none beside {given}; exactly one of them says where tokens stand")
-        return _ids(layout, batch, tokens, positions)
+        return _ids(layout, batch, tokens, positions, axes, real)
     if boundaries is not None:
         return _documents(layout, tokens, boundaries, start)
     if start is None:
@@ -207,28 +225,50 @@ def resolve(layout: Layout, shape: tuple[int, ...], start: Any, positions: Any, 
     return (START_RULE, begin, None) if isinstance(begin, int) else (Rule(STARTS), begin, None)
 
 
-def _ids(layout: Layout, batch: int, tokens: int, positions: Any) -> Place:
-    ids = integers("positions", positions)
+def _ids(layout: Layout, batch: int, tokens: int, positions: Any, axes: int, real: bool) -> Place:
+    ids, fractions = _parts(positions) if real else (integers("positions", positions), None)
+    lead, named = ((), "") if axes == 1 else ((axes,), "axes, ")
     if layout.batch is None:
         letter = "t" if layout.packed else "s"
-        fits, wanted = (ids.shape == (tokens,)), f"({letter},) = ({tokens},)"
+        shapes, wanted = [(*lead, tokens)], f"({named}{letter}{'' if lead else ','}) = {(*lead, tokens)}"
     else:
-        fits = ids.shape in ((tokens,), (1, tokens), (batch, tokens))
-        wanted = f"(s,) = ({tokens},) or (b, s) = ({batch}, {tokens})"
-    if not fits:
+        shapes = [(*lead, tokens), (*lead, 1, tokens), (*lead, batch, tokens)]
+        short = f"({named}s{'' if lead else ','})"
+        wanted = f"{short} = {(*lead, tokens)} or ({named}b, s) = {(*lead, batch, tokens)}"
+    if ids.shape not in shapes:
         raise ValueError(
             f"positions: expected shape {wanted}, got {ids.shape} (the arrays are read as {layout.letters!r}; give layout= "
             "if their axes stand otherwise)"
         )
     if ids.dtype not in (np.int64, np.int32):
         ids = ids.astype(np.int64)
-    return _ids_rule(ids[None] if ids.ndim == 1 else ids)
+    if ids.ndim == len(lead) + 1:
+        ids, fractions = ids[..., None, :], None if fractions is None else fractions[..., None, :]
+    return _ids_rule(ids, fractions)
 
 
-def _ids_rule(ids: NDArray[Any]) -> Place:
-    shared = len(ids) == 1
-    strides = (0 if shared else ids.strides[0], ids.strides[1])
-    return Rule(IDS, strides, ids.itemsize, same_for_batch=shared), ids, None
+def _parts(positions: Any) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
+    """Integers, or the whole parts and the fractions of real numbers, side by side in memory."""
+    given = positions if isinstance(positions, np.ma.MaskedArray) else np.asarray(positions)
+    if given.dtype.name not in ("float32", "float64"):
+        return integers("positions", positions), None
+    if isinstance(given, np.ma.MaskedArray):
+        raise TypeError("positions: expected plain numbers, got a masked array, whose mask would be lost")
+    numbers = given.astype(np.float64, order="C")
+    outside = ~(np.abs(numbers) <= HIGHEST)
+    if outside.any():
+        raise ValueError(f"positions: expected finite numbers within +-2**62, got {numbers[outside][0]}")
+    whole = np.floor(numbers)
+    return whole.astype(np.int64), numbers - whole
+
+
+def _ids_rule(ids: NDArray[Any], fractions: NDArray[np.float64] | None = None) -> Place:
+    """``ids``: (b, s), or (axes, b, s); as ``fractions``, which lie in memory as they do."""
+    shared, axes = ids.shape[-2] == 1, len(ids) if ids.ndim == 3 else 1
+    strides = (0 if shared else ids.strides[-2], ids.strides[-1])
+    apart = ids.strides[0] if ids.ndim == 3 else 0
+    real = fractions is not None
+    return Rule(IDS, strides, ids.itemsize, 0, shared, axes, apart, real), ids, fractions
 
 
 def _documents(layout: Layout, tokens: int, boundaries: Any, start: Any) -> Place:

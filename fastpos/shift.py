@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from fastpos_kernels import numpy_head
 from numpy.typing import NDArray
 
 from . import dispatch, plan
 from .call import execute
 from .encodings import Encoding, Learned, Rotary
 from .frequencies import rates
+from .head import Head
 from .lengths import check_settled
 from .positions import HIGHEST, LOWEST, resolve_shift
 
@@ -52,8 +54,8 @@ def shift_matrix(encoding: Encoding, offset: int) -> NDArray[np.float64]:
         raise ValueError(f"offset: expected within +-2**62, got {offset}")
     sine, cosine = (wave[0] for wave in rates(encoding).sincos(np.array([int(offset)])))
     matrix = np.eye(encoding.width)
-    pair = np.arange(encoding.pairs)
-    first, second = (2 * pair, 2 * pair + 1) if encoding.interleaved else (pair, pair + encoding.pairs)
+    head = encoding.head.turned() if isinstance(encoding, Rotary) else Head(encoding.pairs, 0, encoding.interleaved)
+    first, second, _, _ = numpy_head.channels(head)
     # (sin, cos) of a sinusoid turns the other way round than the (first, second) channel of a rotated pair.
     direction = 1 if not isinstance(encoding, Rotary) else -1
     matrix[first, first] = matrix[second, second] = cosine

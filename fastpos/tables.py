@@ -3,15 +3,16 @@
 from typing import Any
 
 import numpy as np
-from fastpos_kernels import numpy_add
+from fastpos_kernels import numpy_add, numpy_rotate
+from fastpos_kernels.numpy_positions import Place
 from numpy.typing import NDArray
 
-from .encodings import Encoding, Learned, Rotary
+from .encodings import Encoding, Learned, Rotary, coordinates
 from .frequencies import rates
 from .positions import HIGHEST, LOWEST, integers
 
 
-def _positions(start: Any, length: Any, positions: Any) -> NDArray[np.int64]:
+def _positions(start: Any, length: Any, positions: Any, axes: int) -> NDArray[np.int64]:
     if (start is None) == (positions is None):
         raise TypeError("table: expected either start= and length=, or positions=")
     if positions is None:
@@ -28,18 +29,20 @@ def _positions(start: Any, length: Any, positions: Any) -> NDArray[np.int64]:
     if length is not None:
         raise TypeError("length: expected none beside positions=")
     rows = integers("positions", positions)
-    if rows.ndim != 1:
-        raise ValueError(f"positions: expected shape (n,), got {rows.shape}")
+    if rows.ndim != 1 and not (axes > 1 and rows.ndim == 2 and len(rows) == axes):
+        several = f" or (axes, n) = ({axes}, n)" if axes > 1 else ""
+        raise ValueError(f"positions: expected shape (n,){several}, got {rows.shape}")
     return rows.astype(np.int64)
 
 
 def table_at(encoding: Encoding, start: Any, length: Any, positions: Any, dtype: np.dtype[Any]) -> Any:
     """The rows of ``fastpos.table``."""
-    rows = _positions(start, length, positions)
+    rows = _positions(start, length, positions, coordinates(encoding)[0])
     if isinstance(encoding, Rotary):
         clock = rates(encoding)
-        sine, cosine = clock.sincos(rows)
-        return (clock.factor * cosine).astype(dtype), (clock.factor * sine).astype(dtype)
+        place = Place(rows if rows.ndim == 1 else rows[:, None], None)
+        sine, cosine = (wave.reshape(rows.shape[-1], encoding.pairs) for wave in numpy_rotate.waves(place, clock))
+        return cosine.astype(dtype), sine.astype(dtype)
     if isinstance(encoding, Learned):
         count = len(encoding.table) - encoding.offset
         outside = (rows < 0) | (rows >= count)

@@ -1,9 +1,12 @@
 """Compile ahead of the first call."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from . import dispatch, plan
-from .encodings import Encoding, Learned, Rotary
+from .encodings import Encoding, Learned, Sinusoidal, coordinates
+from .frequencies import rates
+from .positions import START_RULE
 
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -11,7 +14,7 @@ DTYPES = ("float32", "float16", "bfloat16")
 def warmup(*encodings: Encoding, dtypes: Sequence[str] = DTYPES) -> list[str]:
     """Compile the kernels that calls with these encodings and dtypes will need, and keep them in the cache on disk.
 
-    Kernels depend on the encoding's kind and pairing and on the dtype: not on sizes, layout or positions.
+    Kernels depend on the encoding's kind, pairing, axes and numerics and on the dtype: not on sizes, layout or positions.
 
     Parameters
     ----------
@@ -48,12 +51,17 @@ def warmup(*encodings: Encoding, dtypes: Sequence[str] = DTYPES) -> list[str]:
 
 def _compile(encoding: Encoding, dtype: str) -> str:
     """Both kernels, for results that stay in the caches and for results streamed past them."""
-    compiled = dispatch.kernels("numba").compiled
+    bind = dispatch.kernels("numba")
     for streamed in (False, True):
         if isinstance(encoding, Learned):
-            compiled("add_learned", dtype, plan.stored_table(encoding, dtype).dtype.name)(streamed)
+            bind.compiled("add_learned", dtype, plan.stored_table(encoding, dtype).dtype.name)(streamed)
+        elif isinstance(encoding, Sinusoidal):
+            bind.compiled("add_sinusoidal", dtype, encoding.interleaved)(streamed)
         else:
-            compiled("rotate" if isinstance(encoding, Rotary) else "add_sinusoidal", dtype, encoding.interleaved)(
-                streamed
-            )
+            axes, real = coordinates(encoding)
+            rules = [START_RULE, replace(START_RULE, axes=axes, real=real)]
+            # All lengths have one kernel.
+            clock = rates(encoding.at_length(0))
+            for form in {bind.form_of(rule, clock, encoding.head) for rule in rules}:
+                bind.compiled("rotate", dtype, form)(streamed)
     return plan.kernel_name(encoding)

@@ -74,6 +74,16 @@ def rotate(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, interleaved: bool) -
     return join((a * cos - b * sin) >> SCALE, (b * cos + a * sin) >> SCALE, interleaved)
 
 
+def rotate_channels(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, read, write) -> np.ndarray:
+    """Rows ``x`` (n, d), pair j read from the channels ``read[j]`` and written to ``write[j]``; the others as they are."""
+    source = integers(x)
+    result = source.copy()
+    for pair, ((first, second), (to_first, to_second)) in enumerate(zip(read, write, strict=True)):
+        a, b, c, s = source[:, first], source[:, second], cos[:, pair], sin[:, pair]
+        result[:, to_first], result[:, to_second] = (a * c - b * s) >> SCALE, (b * c + a * s) >> SCALE
+    return result
+
+
 def norms(x: np.ndarray, pairs: int, interleaved: bool) -> np.ndarray:
     """Norm of the pair that each channel belongs to, as float64."""
     norm = np.hypot(*split(x.astype(np.float64), pairs, interleaved))

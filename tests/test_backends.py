@@ -50,7 +50,9 @@ def test_in_place_calls_follow_the_choice(monkeypatch):
 
     calls = []
     rotate = numpy_launch.rotate
-    monkeypatch.setattr(numpy_launch, "rotate", lambda *arguments: (calls.append(1), rotate(*arguments)))
+    monkeypatch.setattr(
+        numpy_launch, "rotate", lambda *arguments, **more: (calls.append(1), rotate(*arguments, **more))
+    )
     rope, x = Rotary(8), np.ones((1, 2, 1, 8), np.float32)
     for start in range(3):
         fastpos.apply_(rope, x, start=start)

@@ -18,6 +18,7 @@ from fastpos.frequencies import rates
 torch = pytest.importorskip("torch", reason="transformers' own rotations need PyTorch")
 transformers = pytest.importorskip("transformers", reason="compares with transformers' own rotations")
 
+ORIGINAL = "original_max_position_embeddings"
 # Float32 powers, reciprocals and ramps of transformers, each rounded.
 RELATIVE = 3e-6
 SMALL = {
@@ -30,13 +31,25 @@ SMALL = {
     "intermediate_size": 16,
     "head_dim": 32,
 }
+SECTIONS = {
+    2: {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [4, 7, 5]},
+    3: {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [6, 5, 5], "mrope_interleaved": True},
+}
 TINY = {
     **{name: {"n_embd": 64, "n_head": 2, "n_layer": 2, "rotary_dim": 16} for name in ("gptj", "codegen")},
     **{name: {"head_dim": None} for name in ("falcon", "persimmon", "modernbert", "gpt_neox", "cohere2")},
-    "ministral3": {"max_position_embeddings": 262144},
+    "ministral3": {
+        "max_position_embeddings": 32,
+        "rope_parameters": {
+            **{"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 8},
+            **{"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1, "max_position_embeddings": 32},
+        },
+    },
+    **{name: {"rope_parameters": SECTIONS[2]} for name in ("qwen2_vl_text", "qwen2_5_vl_text")},
+    **{name: {"rope_parameters": SECTIONS[3]} for name in ("qwen3_vl_text", "qwen3_vl_moe_text")},
     "stablelm": {"head_dim": None, "num_attention_heads": 1},
     "gemma4_text": {"global_head_dim": 64},
-    "deepseek_v2": {"head_dim": None, "qk_rope_head_dim": 16},
+    **{name: {"head_dim": None, "qk_rope_head_dim": 16} for name in ("deepseek_v2", "deepseek_v3")},
 }
 YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 512}
 SCALINGS = {
@@ -53,12 +66,6 @@ SCALINGS = {
         **{"low_freq_factor": 1.0, "high_freq_factor": 4.0},
     },
     "longrope": {"rope_type": "longrope", "original_max_position_embeddings": 512},
-}
-# What this version's Rotary cannot express, by the field that stands in the refusal.
-NEEDING = {
-    **dict.fromkeys(("qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text"), "mrope_section"),
-    "deepseek_v3": "rope_interleave",
-    "ministral3": "llama_4_scaling_beta",
 }
 UNSCALED = ("gptj", "codegen")
 
@@ -90,8 +97,15 @@ def embedding_of(config):
     return vars(module)[chosen[0]](config)
 
 
-def apply_of(module, q, cos, sin):
+def apply_of(config, q, cos, sin, positions):
     """The family's own rotation of ``q`` (b, h, s, d), which may split partial heads outside."""
+    module = module_of(config.model_type)
+    if config.model_type == "deepseek_v3":
+        return module.apply_rotary_pos_emb_interleave(q, q, cos, sin)[0]
+    if config.model_type == "ministral3":
+        beta, original = (config.rope_parameters[key] for key in ("llama_4_scaling_beta", ORIGINAL))
+        scale = module.get_llama_4_attn_scale(torch.tensor([list(positions)]), beta, original)
+        return module.apply_rotary_pos_emb(q, q, cos, sin)[0] * scale
     width = cos.shape[-1] * (2 if "gpt_oss" in module.__name__ else 1)
     turning, rest = q[..., :width], q[..., width:]
     if len(inspect.signature(module.apply_rotary_pos_emb).parameters) == 4:
@@ -109,23 +123,25 @@ def theirs(config, q, positions, layer_type=None):
         sin, cos = torch.split(table, config.rotary_dim // 2, dim=-1)
         turned = module.apply_rotary_pos_emb(q.transpose(1, 2)[..., : config.rotary_dim], sin, cos).transpose(1, 2)
         return torch.cat([turned, q[..., config.rotary_dim :]], dim=-1)
-    arguments = (q, torch.tensor([list(positions)])) + (() if layer_type is None else (layer_type,))
+    ids = torch.tensor(np.asarray(positions))[..., None, :]
+    arguments = (q, ids) + (() if layer_type is None else (layer_type,))
     made = embedding_of(config)(*arguments)
     if torch.is_tensor(made):
         turn = module.apply_rotary_emb
         if "llama4" in module.__name__:
             return turn(q.transpose(1, 2), q.transpose(1, 2), made)[0].transpose(1, 2)
         return turn(q, q, made)[0]
-    return apply_of(module, q, *made)
+    return apply_of(config, q, *made, positions)
 
 
 def check(rope, config, layer_type=None, positions=(0, 1, 2, 3, 17, 30)):
     """Compare rotations of noise."""
-    q = torch.tensor(
-        np.random.default_rng(3).standard_normal((1, 2, len(positions), rope.head_dim)), dtype=torch.float32
-    )
+    rng = np.random.default_rng(3)
+    q = torch.tensor(rng.standard_normal((1, 2, len(positions), rope.head_dim)), dtype=torch.float32)
     length = max(positions) + 1
-    ours = fastpos.apply(rope.at_length(length), q.numpy(), positions=list(positions), layout="bhsd", backend="numpy")
+    if rope.axes is not None:
+        positions = rng.integers(0, 30, (3, len(positions)))
+    ours = fastpos.apply(rope.at_length(length), q.numpy(), positions=positions, layout="bhsd", backend="numpy")
     np.testing.assert_allclose(ours, theirs(config, q, positions, layer_type).numpy(), atol=3e-5, rtol=1e-5)
 
 
@@ -141,10 +157,10 @@ def check_frequencies(rope, inv_freq, factor):
     assert rates(rope).factor == pytest.approx(float(factor), rel=1e-7)
 
 
-PLAIN = [name for name in FAMILIES if name not in NEEDING]
+STILL = ("cohere2", "exaone4", "smollm3", "llama4_text")
 
 
-@pytest.mark.parametrize("model_type", PLAIN)
+@pytest.mark.parametrize("model_type", FAMILIES)
 def test_the_rotation_of_every_family(model_type):
     """Each type of layers turns the channels that the family's own code turns, as it turns them."""
     config = config_of(model_type)
@@ -152,19 +168,25 @@ def test_the_rotation_of_every_family(model_type):
     checked = 0
     for layer in range(getattr(config, "num_hidden_layers", 1)):
         layer_type = config.layer_types[layer] if by_layer else None
-        if model_type in ("cohere2", "exaone4", "smollm3", "llama4_text") and layer % 4 == 3:
-            with pytest.raises(ValueError, match=r"a layer without rotation|attn_temperature_tuning"):
-                Rotary.from_config(config, layer)
+        if model_type in STILL and layer % 4 == 3:
+            check_still(Rotary.from_config(config, layer), config)
         elif layer < 7:
             check(Rotary.from_config(config, layer), config, layer_type)
             checked += 1
     assert checked
 
 
-@pytest.mark.parametrize("model_type", NEEDING)
-def test_what_rotary_lacks_is_refused_by_name(model_type):
-    with pytest.raises(ValueError, match=rf"{NEEDING[model_type]}: .* needs more than this version's Rotary has"):
-        Rotary.from_config(config_of(model_type))
+def check_still(rope, config):
+    """A layer without rotation passes keys as they are, and queries, but for Llama 4's temperature."""
+    q, k = np.random.default_rng(4).standard_normal((2, 1, 5, 2, rope.head_dim))
+    at = np.array([0, 8190, 8191, 8192, 100000])
+    scaled, passed = fastpos.apply(rope, q, k, positions=at, backend="numpy")
+    np.testing.assert_array_equal(passed, k)
+    if config.model_type == "llama4_text":
+        scale = np.log(np.floor((at + 1.0) / config.floor_scale) + 1.0) * config.attn_scale + 1.0
+        np.testing.assert_allclose(scaled, q * scale[:, None, None], rtol=1e-15)
+    else:
+        np.testing.assert_array_equal(scaled, q)
 
 
 @pytest.mark.parametrize("model_type", TEXT_PARTS)
@@ -174,16 +196,10 @@ def test_models_with_several_parts(model_type):
     inner = config.get_text_config()
     assert TEXT_PARTS[model_type] == inner.model_type
     for layer in (0, 5):
-        try:
-            right = Rotary.from_config(inner, layer)
-        except ValueError as error:
-            for one in (config, json.loads(config.to_json_string()), {**inner.to_dict(), "model_type": model_type}):
-                with pytest.raises(ValueError, match=str(error).rpartition(":")[0].split(".")[-1][:40]):
-                    Rotary.from_config(one, layer)
-        else:
-            assert Rotary.from_config(config, layer) == right
-            assert Rotary.from_config(json.loads(config.to_json_string()), layer) == right
-            assert Rotary.from_config({**inner.to_dict(), "model_type": model_type}, layer) == right
+        right = Rotary.from_config(inner, layer)
+        assert Rotary.from_config(config, layer) == right
+        assert Rotary.from_config(json.loads(config.to_json_string()), layer) == right
+        assert Rotary.from_config({**inner.to_dict(), "model_type": model_type}, layer) == right
 
 
 def spelled(config, old):
@@ -197,7 +213,9 @@ def spelled(config, old):
             content[names.get("partial_rotary_factor", "partial_rotary_factor")] = rope.pop("partial_rotary_factor")
         rope["type"] = rope.pop("rope_type")
         # Without parameters gpt-oss has those of its config class.
-        content["rope_scaling"] = None if rope["type"] == "default" and not FAMILIES[config.model_type].rope else rope
+        if "mrope_section" in rope and rope["type"] == "default":
+            rope["type"] = "mrope"
+        content["rope_scaling"] = None if rope == {"type": "default"} and not FAMILIES[config.model_type].rope else rope
     return json.loads(json.dumps(content))
 
 
@@ -205,18 +223,17 @@ def with_scaling(model_type, name):
     """A small config with a scaling."""
     rope = {"rope_theta": 5e4, **SCALINGS[name]}
     plain = config_of(model_type)
-    partial = (plain.rope_parameters or {}).get("partial_rotary_factor")
-    if partial is not None:
-        rope["partial_rotary_factor"] = partial
+    own = plain.rope_parameters or {}
+    rope |= {key: own[key] for key in ("partial_rotary_factor", "mrope_section", "mrope_interleaved") if key in own}
     if name == "longrope":
         pairs = Rotary.from_config(plain, 0).pairs
         rope |= {"short_factor": [1.0 + 0.1 * i for i in range(pairs)], "long_factor": [2.0 + i for i in range(pairs)]}
         if model_type in ("phi3", "phi4_multimodal"):
             return config_of(model_type, rope_parameters=rope, original_max_position_embeddings=512)
-    return config_of(model_type, rope_parameters=rope)
+    return config_of(model_type, rope_parameters=rope, max_position_embeddings=4096)
 
 
-FLAT = [name for name in PLAIN if not FAMILIES[name].by_layer and name not in UNSCALED and name != "phimoe"]
+FLAT = [name for name in FAMILIES if not FAMILIES[name].by_layer and name not in (*UNSCALED, "phimoe")]
 
 
 # Transformers refuses other scalings for Phi 3.
@@ -238,11 +255,11 @@ def test_every_scaling_of_every_family(model_type, scaling):
     check_frequencies(rope.at_length(100), made.inv_freq, made.attention_scaling)
     if rope.by_length:
         for length in (512, 513, 4096, 4097, 9000):
-            made(torch.zeros(1, 1, 1, 1), torch.tensor([[length - 1]]))
+            made(torch.zeros(1, 1, 1, 1), torch.full((3, 1, 1) if rope.axes else (1, 1), length - 1))
             check_frequencies(rope.at_length(length), made.inv_freq, made.attention_scaling)
 
 
-@pytest.mark.parametrize("model_type", [name for name in PLAIN if FAMILIES[name].by_layer])
+@pytest.mark.parametrize("model_type", [name for name in FAMILIES if FAMILIES[name].by_layer])
 @pytest.mark.parametrize("scaling", ["linear", "dynamic", "llama3", "yarn"])
 def test_scalings_by_layer(model_type, scaling):
     """Nested parameters: each type of layers has its own base and scaling."""

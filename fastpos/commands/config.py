@@ -1,5 +1,6 @@
 """``fastpos info --config``: how a checkpoint's layers rotate."""
 
+import re
 import warnings
 from pathlib import Path
 
@@ -48,11 +49,16 @@ def _layers(group: LayerGroup, count: int) -> str:
 
 def rotation(rope: Rotary) -> Lines:
     """What there is to say of an encoding."""
+    lines: Lines = [("encoding", _called(rope))]
+    if rope.query_scale is not None:
+        lines.append(("queries", f"scaled by where they stand: the first array of a call is q ({rope.query_scale})"))
+    if not rope.pairs:
+        return [*lines, ("channels", "none turns: layers without positions")]
     pairs = "(2i, 2i+1)" if rope.interleaved else f"(i, i+{rope.pairs})"
-    lines: Lines = [
-        ("encoding", _called(rope)),
-        ("channels", f"{rope.rotary_dim} of {rope.head_dim} turn, in pairs {pairs}"),
-    ]
+    written = f", written to (i, i+{rope.pairs})" if rope.deinterleaved else ""
+    lines.append(("channels", f"{rope.rotary_dim} of {rope.head_dim} turn, in pairs {pairs}{written}"))
+    if rope.axes is not None:
+        lines.append(("axes", f"{rope.axes.count} coordinates a position: time, height, width ({rope.axes})"))
     scaling = rope.scaling
     if isinstance(scaling, LongRoPE) and rope.by_length:
         trained = scaling.original_max_position_embeddings
@@ -79,23 +85,13 @@ def rotation(rope: Rotary) -> Lines:
 
 
 def _called(rope: Rotary) -> str:
-    """The encoding without what it has by default, and without long rows."""
-    said = [str(rope.head_dim), f"base={rope.base:g}"]
-    if rope.rotary_dim != rope.head_dim:
-        said.append(f"rotary_dim={rope.rotary_dim}")
-    if rope.interleaved:
-        said.append("interleaved=True")
-    if isinstance(rope.scaling, LongRoPE):
-        original, factor = rope.scaling.original_max_position_embeddings, rope.scaling.factor
-        said.append(f"scaling=LongRoPE([...], [...], {original}, {factor:g})")
-    elif rope.scaling is not None:
-        said.append(f"scaling={rope.scaling}")
-    return f"Rotary({', '.join(said)})"
+    """The encoding without long rows."""
+    return re.sub(r"_factor=\([^)]*\)", "_factor=(...)", repr(rope))
 
 
 def _waves(rope: Rotary, when: str) -> Lines:
     clock = rates(rope)
-    turns = np.abs(clock.words / 2.0**64 + clock.residuals)
+    turns = np.abs(clock.turns)
     turning = turns[turns > 0]
     lines = [
         (f"shortest wavelength{when}", f"{1 / turning.max():,.4f} tokens"),

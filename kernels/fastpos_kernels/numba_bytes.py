@@ -40,6 +40,15 @@ def write_int(typingctx, address, value):
 
 
 @intrinsic
+def write_float(typingctx, address, value):
+    def codegen(context, builder, signature, arguments):
+        builder.store(arguments[1], _pointer(builder, arguments[0], ir.DoubleType()), align=8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.float64), codegen
+
+
+@intrinsic
 def fetch_add(typingctx, address, amount):
     """Atomically add to the ``int64`` at ``address`` and return what it was."""
 

@@ -146,6 +146,40 @@ def negate(typingctx, a):
 
 
 @intrinsic
+def nearest(typingctx, a):
+    """To whole numbers, ties to even."""
+
+    def codegen(context, builder, signature, arguments):
+        kind = arguments[0].type
+        return _call(builder, f"llvm.rint.{_suffix(kind)}", kind, arguments)
+
+    return a(a), codegen
+
+
+@intrinsic
+def single(typingctx, a):
+    """``float64`` lanes rounded to float32."""
+
+    def codegen(context, builder, signature, arguments):
+        kind = arguments[0].type
+        return builder.fpext(builder.fptrunc(arguments[0], _vector(ELEMENTS["float32"], kind.count)), kind)
+
+    return a(a), codegen
+
+
+@intrinsic
+def quarter_turns(typingctx, quarters):
+    """Whole ``float64`` numbers of quarter turns as 64-bit phases."""
+    result = Lanes("int64", quarters.count)
+
+    def codegen(context, builder, signature, arguments):
+        whole = builder.fptosi(arguments[0], _vector(I64, quarters.count))
+        return builder.shl(whole, _splat(builder, I64(62), quarters.count))
+
+    return result(quarters), codegen
+
+
+@intrinsic
 def fill(typingctx, storage, value):
     """All lanes of the storage's compute type set to one number; integers give ``int64`` lanes."""
     integer = isinstance(value, types.Integer)

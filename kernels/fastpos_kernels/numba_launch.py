@@ -1,13 +1,12 @@
 """From a plan's arrays to records, and from a call's arrays to kernels."""
 
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice
 
 import numpy as np
 
-from . import numba_add, numba_jit, numba_record, numba_rotate
-from .numba_lanes import STORAGES
-from .numba_memory import double_order
+from . import numba_add, numba_jit, numba_positions, numba_rates, numba_record, numba_rotate
+from .numba_form import AXIAL, BLOCKS, DEINTERLEAVED, EXACT, INTERLEAVED, ROUNDED, SPLIT, Form
 from .numba_record import CHECK, CHECK_ONLY, CHECKED
 from .numba_threads import share
 from .rules import DONE
@@ -59,33 +58,6 @@ class Launch:
         return DONE
 
 
-@lru_cache(maxsize=64)
-def _clock(rates, dtype: str, permuted: bool):
-    """Words and residuals as kernels read them, one copy for all plans of an encoding."""
-    storage = STORAGES[dtype]
-    return (
-        _padded(rates.words, storage, permuted),
-        _padded(rates.residuals.astype(storage.compute), storage, permuted),
-    )
-
-
-@lru_cache(maxsize=64)
-def _near(rates, dtype: str, permuted: bool) -> np.ndarray:
-    """Cosines and sines of the first positions, a row each, by which sinusoids are carried from their anchors."""
-    storage = STORAGES[dtype]
-    sine, cosine = rates.sincos(np.arange(numba_add.NEAR if numba_add.is_carried(dtype) else 0))
-    waves = [wave.astype(storage.compute) for pair in zip(cosine, sine, strict=True) for wave in pair]
-    return np.array([_padded(wave, storage, permuted) for wave in waves], storage.compute)
-
-
-def _padded(values: np.ndarray, storage, permuted: bool) -> np.ndarray:
-    """A row padded with zeros to whole double vectors, in the order in which ``load_two`` gives its elements."""
-    unit = 2 * storage.lanes
-    row = np.zeros(-(-len(values) // unit) * unit, values.dtype)
-    row[: len(values)] = values
-    return row[double_order(storage, len(row))] if permuted else row
-
-
 def _records(inputs, outputs, axes, rule, words: dict):
     """One record for every two arrays; ``axes`` are the places of (batch, token, head), None where there is none."""
     records = []
@@ -98,6 +70,8 @@ def _records(inputs, outputs, axes, rule, words: dict):
         head[numba_record.RULE] = rule.kind
         head[numba_record.IDS_BATCH_STRIDE], head[numba_record.IDS_TOKEN_STRIDE] = rule.ids_strides
         head[numba_record.IDS_ITEMSIZE] = rule.ids_itemsize
+        head[numba_record.IDS_AXIS_STRIDE] = rule.ids_axis_stride
+        head[numba_record.AXES], head[numba_record.REAL] = rule.axes, rule.real
         head[numba_record.DOCUMENTS] = rule.documents
         for index, value in words.items():
             head[index] = value
@@ -129,14 +103,14 @@ def _sizes(array, axes, block: int, threads: int):
     }
 
 
-def _streamable(outputs, axes, pairs: int) -> bool:
-    """Whether rows, and halves of ``pairs`` channels, begin at multiples of 16 bytes when the arrays do."""
+def _streamable(outputs, axes, *channels: int) -> bool:
+    """Whether rows, and runs of so many channels in them, begin at multiples of 16 bytes when the arrays do."""
     strides = [array.strides[axis] for array in outputs for axis in axes if axis is not None]
-    return not any(stride % 16 for stride in (*strides, pairs * outputs[0].itemsize))
+    return not any(stride % 16 for stride in (*strides, *(count * outputs[0].itemsize for count in channels)))
 
 
 def compiled(operation: str, *specialised):
-    """The kernels of an operation for a dtype and a pairing (or a table's dtype): a function of ``streamed``."""
+    """The kernels of an operation for a dtype and a form, a pairing or a table's dtype: a function of ``streamed``."""
     kernels = {
         "rotate": numba_rotate.kernel,
         "add_sinusoidal": numba_add.sinusoidal_kernel,
@@ -154,24 +128,45 @@ def _factor(value: float) -> int:
     return int(np.float64(value).view(np.int64))
 
 
-def bind_rotate(inputs, outputs, axes, rule, rates, interleaved: bool, stream: bool, threads: int) -> Launch:
+def form_of(rule, rates, head) -> Form:
+    """What a rotation's kernel is compiled for."""
+    pairing = INTERLEAVED if head.interleaved else SPLIT
+    if head.deinterleaved:
+        pairing = DEINTERLEAVED
+    elif head.sections:
+        pairing = BLOCKS
+    clock = EXACT if rule.axes == 1 and not rule.real else AXIAL
+    return Form(pairing, clock if rates.inv_freq is None else ROUNDED, rates.query is not None)
+
+
+def bind_rotate(inputs, outputs, axes, rule, rates, head, stream: bool, threads: int) -> Launch:
     """A launch that rotates each input into its output (the same array: in place)."""
-    x, dtype = inputs[0], inputs[0].dtype.name
-    words, residuals = _clock(rates, dtype, not interleaved)
+    x, dtype, form = inputs[0], inputs[0].dtype.name, form_of(rule, rates, head)
+    split = form.pairing in (SPLIT, BLOCKS)
+    clock = words, residuals, frequencies = numba_rates.clock(rates, dtype, split, head.sections, rule.axes)
     tokens_inside = axes[2] is not None and abs(x.strides[axes[2]]) > abs(x.strides[axes[1]])
     # A long run of tokens for every head, or a table that stays in level-1 cache beside a token's heads.
-    row = len(words) * residuals.itemsize
-    block = max(1, min(numba_rotate.TABLE_BYTES // row, numba_rotate.MAX_BLOCK if tokens_inside else 16))
-    head = _sizes(x, axes, block, threads) | {
+    padded = len(words) // rule.axes
+    longest = numba_positions.MAX_BLOCK // rule.axes if tokens_inside else 16
+    block = max(1, min(numba_rotate.TABLE_BYTES // max(1, padded * residuals.itemsize), longest))
+    sections = np.array([len(head.sections), *head.sections], np.int64)
+    words_of = _sizes(x, axes, block, threads) | {
         numba_record.WORDS: words.ctypes.data,
         numba_record.RESIDUALS: residuals.ctypes.data,
-        numba_record.PAIRS: len(rates.words),
+        numba_record.FREQUENCIES: frequencies.ctypes.data,
+        numba_record.SECTIONS: sections.ctypes.data,
+        numba_record.LEAD: head.start * x.itemsize,
+        numba_record.PAIRS: head.pairs,
+        numba_record.PADDED: padded,
         numba_record.FACTOR: _factor(rates.factor),
     }
     # With heads before tokens, four heads share the table's rows, and their lines cannot be streamed side by side.
-    stream = stream and not tokens_inside and _streamable(outputs, axes, len(rates.words))
-    records = _records(inputs, outputs, axes, rule, head)
-    return Launch(compiled("rotate", dtype, interleaved), stream, records, words, residuals)
+    stream = stream and not tokens_inside and form.pairing != DEINTERLEAVED
+    stream = stream and _streamable(outputs, axes, head.start, *(head.sections or (head.pairs,)))
+    records = _records(inputs, outputs, axes, rule, words_of)
+    for index, term in enumerate(rates.query or ()):
+        records[0][numba_record.QUERY + index] = _factor(term)
+    return Launch(compiled("rotate", dtype, form), stream, records, *clock, sections)
 
 
 def _each(inputs, outputs, axes, rule, words: dict):
@@ -188,8 +183,8 @@ def _shared(axes, rule):
 def bind_sinusoidal(inputs, outputs, axes, rule, rates, interleaved: bool, scale: float, stream: bool, threads: int):
     """A launch that adds sinusoids to each input times ``scale``."""
     x, dtype, axes = inputs[0], inputs[0].dtype.name, _shared(axes, rule)
-    words, residuals = _clock(rates, dtype, not interleaved)
-    near = _near(rates, dtype, not interleaved)
+    words, residuals, _ = numba_rates.clock(rates, dtype, not interleaved)
+    near = numba_rates.near(rates, dtype, not interleaved)
     head = _sizes(x, axes, numba_add.MAX_BLOCK, threads) | {
         numba_record.WORDS: words.ctypes.data,
         numba_record.RESIDUALS: residuals.ctypes.data,

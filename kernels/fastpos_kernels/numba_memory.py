@@ -13,7 +13,7 @@ import numpy as np
 from llvmlite import ir
 from numba.extending import intrinsic, types
 
-from .numba_lanes import ELEMENTS, I1, I16, I32, I64, Lanes, _BFloat, _call, _splat, _vector
+from .numba_lanes import ELEMENTS, I1, I16, I32, I64, Lanes, _BFloat, _call, _splat, _suffix, _vector
 
 VOID = ir.VoidType()
 
@@ -267,3 +267,69 @@ def load_words(typingctx, storage, address):
         return builder.load(pointer, align=8)
 
     return result(storage, types.int64), codegen
+
+
+@intrinsic
+def phase_of(typingctx, storage, fraction, address):
+    """The 64-bit phases of ``fraction`` (a scalar) times a vector of ``float64`` turns, to 2**-62 turn."""
+    count = storage.storage.lanes
+
+    def codegen(context, builder, signature, arguments):
+        vector = _vector(ELEMENTS["float64"], count)
+        turns = builder.load(_pointer(builder, arguments[2], vector), align=8)
+        turns = builder.fmul(turns, _splat(builder, arguments[1], count))
+        turns = builder.fsub(turns, _call(builder, f"llvm.rint.{_suffix(vector)}", vector, [turns]))
+        turns = builder.fmul(turns, _splat(builder, ir.Constant(ELEMENTS["float64"], 2.0**62), count))
+        return builder.shl(builder.fptosi(turns, _vector(I64, count)), _splat(builder, I64(2), count))
+
+    return Lanes("int64", count)(storage, types.float64, types.int64), codegen
+
+
+def _rounded(builder, storage, value):
+    """Vectors of float32 rounded to a short storage; those of other storages as they are."""
+    count = value.type.count
+    if storage.name == "bfloat16":
+        bits = _round_bfloat16(builder, value, count)
+        return builder.bitcast(builder.and_(bits, _splat(builder, I32(-0x10000), count)), value.type)
+    if storage.name == "float16":
+        return builder.fpext(builder.fptrunc(value, _vector(ir.HalfType(), count)), value.type)
+    return value
+
+
+@intrinsic
+def rounded(typingctx, storage, value):
+    """Lanes of the compute type, rounded as if they had been stored and loaded again."""
+
+    def codegen(context, builder, signature, arguments):
+        return _rounded(builder, storage.storage, arguments[1])
+
+    return value(storage, value), codegen
+
+
+@intrinsic
+def store_single(typingctx, storage, address, value):
+    """Write ``float64`` lanes, rounded to float32 and then to the storage, in its compute type."""
+
+    def codegen(context, builder, signature, arguments):
+        vector = _vector(ELEMENTS["float32"], value.count)
+        written = _rounded(builder, storage.storage, builder.fptrunc(arguments[2], vector))
+        if storage.storage.compute == "float64":
+            written = builder.fpext(written, arguments[2].type)
+        builder.store(written, _pointer(builder, arguments[1], written.type), align=4)
+        return context.get_dummy_value()
+
+    return types.void(storage, types.int64, value), codegen
+
+
+@intrinsic
+def in_double_order(typingctx, storage, first, second):
+    """Two vectors of consecutive elements in the order that ``store_two`` takes."""
+    result = _two_lanes(storage.storage)
+
+    def codegen(context, builder, signature, arguments):
+        halves = arguments[1:]
+        if storage.storage.name == "bfloat16":
+            halves = [_shuffle(builder, *halves, range(part, 2 * first.count, 2)) for part in (0, 1)]
+        return context.make_tuple(builder, result, halves)
+
+    return result(storage, first, second), codegen

@@ -4,16 +4,25 @@ from numba import njit
 
 from .numba_bytes import read_int, read_short_int, write_int
 from .numba_record import (
+    AXES,
+    BLOCK,
     DOCUMENTS,
+    IDS_AXIS_STRIDE,
     IDS_BATCH_STRIDE,
     IDS_ITEMSIZE,
     IDS_TOKEN_STRIDE,
+    REAL,
     RULE,
     WORD,
     data_address,
     field,
 )
 from .rules import IDS, PACKED, START, STARTS
+
+MAX_BLOCK = 128
+# Positions of a block, by axis; fractions of real-valued ones lie so many bytes further.
+POSITION_BYTES = MAX_BLOCK * WORD
+PLACE_BYTES = 2 * POSITION_BYTES
 
 
 @njit
@@ -52,3 +61,20 @@ def fill_positions(record, where, starts, batch, first, count, out):
                 document += 1
             begin = field(data_address(record, starts), document) if starts else 0
             write_int(out + i * WORD, begin + token - field(boundaries, document))
+
+
+@njit
+def fill_coordinates(record, where, starts, batch, first, count, out):
+    """Write whole parts of the tokens' coordinates, BLOCK words an axis, and fractions of real-valued ones behind them."""
+    fill_positions(record, where, starts, batch, first, count, out)
+    pitch, axes, real = field(record, BLOCK) * WORD, field(record, AXES), field(record, REAL)
+    stride, short = field(record, IDS_TOKEN_STRIDE), field(record, IDS_ITEMSIZE) == 4
+    for axis in range(axes):
+        away = axis * field(record, IDS_AXIS_STRIDE) + batch * field(record, IDS_BATCH_STRIDE) + first * stride
+        for i in range(count):
+            to = out + axis * pitch + i * WORD
+            if axis:
+                at = data_address(record, where) + away + i * stride
+                write_int(to, read_short_int(at) if short else read_int(at))
+            if real:
+                write_int(to + POSITION_BYTES, read_int(data_address(record, starts) + away + i * stride))

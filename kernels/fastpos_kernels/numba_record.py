@@ -27,20 +27,32 @@ WORD = 8
     IDS_BATCH_STRIDE,
     IDS_TOKEN_STRIDE,
     IDS_ITEMSIZE,
+    IDS_AXIS_STRIDE,
+    AXES,
+    REAL,
     DOCUMENTS,
     BLOCK,
     GRAB,
     WIDTH,
     WORDS,
     RESIDUALS,
+    FREQUENCIES,
+    SECTIONS,
+    LEAD,
     PAIRS,
+    PADDED,
     FACTOR,
+    QUERY,
+    _,
+    _,
+    _,
+    _,
     NEIGHBOURS,
     TABLE,
     TABLE_STRIDE,
     TABLE_OFFSET,
     HEAD,
-) = range(22)
+) = range(34)
 
 # Words of one array operand (the input of a pair, then its output).
 TYPE, DTYPE, RANK, MUST_BE, LOW, HIGH, STRIDE_B, STRIDE_T, STRIDE_H, HEADS, SHAPE = range(11)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from .numpy_add import add_rows, add_sinusoid
-from .numpy_positions import positions
+from .numpy_positions import place
 from .numpy_rotate import rotate
 from .rules import DONE, OVERLAP
 
@@ -22,31 +22,31 @@ class Launch:
     def __call__(self, inputs, outputs, where, starts, threads, checked):
         if not checked:
             return OVERLAP
-        for x, y in zip(inputs, outputs, strict=True):
+        for index, (x, y) in enumerate(zip(inputs, outputs, strict=True)):
             x_view, y_view = self._view(x), self._view(y)
-            at = positions(self.rule.kind, where, starts, *x_view.shape[:2])
+            at = place(self.rule, where, starts, *x_view.shape[:2])
             # Infinities and overflow are data, as they are to compiled kernels: no warning.
             with np.errstate(invalid="ignore", over="ignore"):
-                self.function(x_view, y_view, at)
+                self.function(x_view, y_view, at, index)
         return DONE
 
 
-def bind_rotate(inputs, outputs, axes, rule, rates, interleaved: bool, stream: bool, threads: int) -> Launch:
-    def function(x, y, at):
-        rotate(x, y, at, rates.words, rates.residuals, rates.factor, interleaved)
+def bind_rotate(inputs, outputs, axes, rule, rates, head, stream: bool, threads: int) -> Launch:
+    def function(x, y, at, index):
+        rotate(x, y, at, rates, head, scaled=index == 0 and rates.query is not None)
 
     return Launch(function, axes, rule)
 
 
 def bind_sinusoidal(inputs, outputs, axes, rule, rates, interleaved: bool, scale: float, stream: bool, threads: int):
-    def function(x, y, at):
-        add_sinusoid(x[:, :, 0], y[:, :, 0], at, rates.words, rates.residuals, interleaved, scale)
+    def function(x, y, at, index):
+        add_sinusoid(x[:, :, 0], y[:, :, 0], at.whole, rates.words, rates.residuals, interleaved, scale)
 
     return Launch(function, axes, rule)
 
 
 def bind_learned(inputs, outputs, axes, rule, table, offset: int, stream: bool, threads: int) -> Launch:
-    def function(x, y, at):
-        add_rows(x[:, :, 0], y[:, :, 0], at, table, offset)
+    def function(x, y, at, index):
+        add_rows(x[:, :, 0], y[:, :, 0], at.whole, table, offset)
 
     return Launch(function, axes, rule)
