@@ -152,7 +152,6 @@ def test_info_of_lengths_and_warnings(tmp_path):
     _, said = shown(tmp_path, {**LLAMA, "max_position_embeddings": 32768, "rope_scaling": yarn})
     assert re.search(r"warning +rope_scaling\.factor: 4 is used, but .* = 32768 / 4096", said)
     assert re.search(r"warning +rope_scaling\.mscale_all_dim: .* no effect", said)
-    assert "softmax scale" in said
     _, said = shown(
         tmp_path, {**LLAMA, "max_position_embeddings": 8192, "rope_scaling": {"type": "dynamic", "factor": 2}}
     )
@@ -161,14 +160,30 @@ def test_info_of_lengths_and_warnings(tmp_path):
 
 def test_info_of_heads_axes_and_queries(tmp_path):
     """What a rotation has besides frequencies."""
+    yarn = {
+        "type": "yarn",
+        "factor": 40,
+        "original_max_position_embeddings": 4096,
+        "mscale": 1.0,
+        "mscale_all_dim": 1.0,
+    }
     code, said = shown(tmp_path, {"model_type": "deepseek_v3", "qk_rope_head_dim": 64, "num_hidden_layers": 61})
     assert code == 0
     assert "64 of 64 turn, in pairs (2i, 2i+1), written to (i, i+32)" in said
+    assert "softmax scale" not in said
+    content = {
+        "model_type": "deepseek_v3",
+        "qk_rope_head_dim": 64,
+        "max_position_embeddings": 163840,
+        "rope_scaling": yarn,
+    }
+    _, said = shown(tmp_path, content)
+    assert "the attention multiplies its softmax scale by" in said
     code, said = shown(
         tmp_path, {**LLAMA, "model_type": "qwen2_vl", "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}}
     )
     assert code == 0
-    assert "3 coordinates a position: time, height, width" in said
+    assert "time, height, width: (16, 24, 24) pairs, chunked" in said
     llama4 = {"model_type": "llama4_text", "hidden_size": 5120, "num_attention_heads": 40, "num_hidden_layers": 8}
     code, said = shown(tmp_path, llama4)
     assert code == 0

@@ -9,7 +9,7 @@ import numpy as np
 from ..configs import Checkpoint, LayerGroup
 from ..encodings import Rotary
 from ..frequencies import rates
-from ..scaling import DynamicNTK, LongRoPE, YaRN
+from ..scaling import DynamicNTK, LongRoPE
 from .console import Refused, console, table
 
 Lines = list[tuple[str, str]]
@@ -30,7 +30,10 @@ def run(path: Path) -> bool:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             try:
-                lines += rotation(checkpoint.encoding_of(group.layer))
+                encoding = checkpoint.encoding_of(group.layer)
+                lines += rotation(encoding)
+                if checkpoint.family.note and encoding.scaling is not None:
+                    lines.append(("note", checkpoint.family.note))
             except (ValueError, TypeError) as error:
                 lines.append(("refused", str(error)))
                 honoured = False
@@ -58,7 +61,7 @@ def rotation(rope: Rotary) -> Lines:
     written = f", written to (i, i+{rope.pairs})" if rope.deinterleaved else ""
     lines.append(("channels", f"{rope.rotary_dim} of {rope.head_dim} turn, in pairs {pairs}{written}"))
     if rope.axes is not None:
-        lines.append(("axes", f"{rope.axes.count} coordinates a position: time, height, width ({rope.axes})"))
+        lines.append(("axes", f"time, height, width: {rope.axes.sections} pairs, {rope.axes.order}"))
     scaling = rope.scaling
     if isinstance(scaling, LongRoPE) and rope.by_length:
         trained = scaling.original_max_position_embeddings
@@ -74,13 +77,6 @@ def rotation(rope: Rotary) -> Lines:
     lines.append(("attention factor", f"{factor:.9g}, on cosines and sines"))
     if rope.by_length:
         lines.append(("note", "frequencies go by the length of each sequence: calls want seq_lens="))
-    if isinstance(scaling, YaRN) and scaling.mscale_all_dim:
-        lines.append(
-            (
-                "note",
-                "DeepSeek's attention multiplies its softmax scale by (1 + 0.1 mscale_all_dim ln factor)^2 besides",
-            )
-        )
     return lines
 
 

@@ -82,6 +82,8 @@ class Family:
         Rope parameters where the file has none at all; by layer type where those have their own.
     fixed_base
         Its base, where its code knows no other and no scaling.
+    note
+        What its attention does beside a scaling.
     """
 
     interleaved: bool = False
@@ -101,6 +103,7 @@ class Family:
     aliases: Mapping[str, str] = field(default_factory=dict)
     rope: Mapping[str, Any] = field(default_factory=dict)
     fixed_base: float = 0.0
+    note: str = ""
 
     def name(self, key: str) -> str:
         """How this family spells a key."""
@@ -156,7 +159,12 @@ GEMMA_4 = Family(
         "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
     },
 )
-DEEPSEEK_V2 = _based(1e4, interleaved=True, head_dim_key="qk_rope_head_dim")
+DEEPSEEK_V2 = _based(
+    1e4,
+    interleaved=True,
+    head_dim_key="qk_rope_head_dim",
+    note="the attention multiplies its softmax scale by (1 + 0.1 mscale_all_dim ln factor)^2, which is not done here",
+)
 MINISTRAL_3_ROPE = {
     "rope_type": "yarn",
     "rope_theta": 1e6,
