@@ -132,8 +132,8 @@ def _normal(encoding: Encoding, dtype: str, positions: NDArray[np.int64]) -> tup
     return x, expected(encoding, x, positions)
 
 
-def checks(narrow: tuple[str, ...]) -> list[Check]:
-    """All checks; ``narrow`` are the 16-bit types that there are."""
+def checks(narrow: tuple[str, ...] = ("float16", "bfloat16")) -> list[Check]:
+    """All checks; ``narrow`` are the 16-bit types."""
     rope, added = Rotary(128, base=500_000.0), Sinusoidal(512)
     far, near = "2^31", "2^20"
     found = [
