@@ -158,6 +158,8 @@ def test_sinusoids(target, dtype, interleaved, width):
     check_accesses(found, values["steps"] * tile // (ACCESS_BYTES * WARPS * TARGETS[target].warp_size))
     assert found.registers <= 96
     assert found.shared == 0
+    fast = found.count("MUFU.SIN", "MUFU.COS")
+    assert bool(fast) == (TARGETS[target].backend == "cuda" and dtype != "float32")
     if width == 4096:
         check_cost(found, values, target, dtype, interleaved)
 
