@@ -178,7 +178,9 @@ def test_a_faulty_peer_is_said_and_ended(monkeypatch, tmp_path, started):
     assert rows["right"]["failure"] is None
     assert rows["right"]["time_over_fastpos"] > 0
     text = files["markdown"].read_text(encoding="utf-8")
-    assert re.search(r"^\| right .*\| given \| given memory \|$", text, re.MULTILINE)
+    assert re.search(r"^\| right \|.*x \|.*\| given \| given memory \|$", text, re.MULTILINE)
+    assert re.search(r"^\| right \| given \| given memory \| [\d.]+ .s \([\d.]+x\) \|$", text, re.MULTILINE)
+    assert "| raises | given | given memory | - |" in text
     for name, reason in FAULTS.items():
         assert re.search(reason, rows[name]["failure"]), rows[name]
         assert "median" not in rows[name]
