@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from .peers import catalogue
 from .peers.catalogue import Peer, Result, Table
 from .report import seconds_in_words
 from .timing import Timing
@@ -152,7 +153,8 @@ def overview(comparisons: list[Comparison]) -> list[str]:
                 said[column] = f"{seconds_in_words(row.measured.median)} ({comparison.over_fastpos(row):.1f}x)"
     headings = ["", "table", "result", *(comparison.name for comparison in comparisons)]
     lines = ["| " + " | ".join(headings) + " |", "|---|---|---|" + "---:|" * len(comparisons)]
-    for peer, said in cells.items():
+    for peer in sorted(cells, key=[catalogue.COPY, *catalogue.OURS, *catalogue.PEERS].index):
+        said = cells[peer]
         figures = [said.get(column, "-") for column in range(len(comparisons))]
         lines.append("| " + " | ".join([peer.name, peer.table.value, peer.result.value, *figures]) + " |")
     return lines
