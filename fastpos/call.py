@@ -103,7 +103,7 @@ def _run_by_length(
         alike = rope.at_length(int(lengths.max(initial=0)))
         return run(alike, inputs, outputs, start, positions, cu_seqlens, layout, backend)
     check_apart(inputs, outputs)
-    for cut in cuts(rope, lengths, axes, place):
+    for cut in cuts(rope, lengths, axes, place, positions):
         sources = tuple(cut.of(x) for x in inputs)
         targets = tuple(source if y is x else cut.of(y) for x, y, source in zip(inputs, outputs, sources, strict=True))
         run(cut.encoding, sources, targets, cut.start, cut.positions, cut.cu_seqlens, layout, backend)

@@ -17,6 +17,7 @@ from typing import Any
 
 NAMES = ("numpy", "numba", "triton")
 VARIABLE = "FASTPOS_BACKEND"
+OLDEST_TRITON = (3, 6)
 
 scope: ContextVar[str | None] = ContextVar("fastpos_backend", default=None)
 process: str | None = None
@@ -61,15 +62,18 @@ def _why_not_numba() -> str | None:
 
 
 def _why_not_triton() -> str | None:
-    for package, extra in (("torch", "torch"), ("triton", "gpu")):
+    for package in ("torch", "triton"):
         if find_spec(package) is None:
-            return f"{package} is not installed: pip install 'fastpos[{extra}]'"
-    if not interpreted() and not import_module("torch").cuda.is_available():
-        return "PyTorch sees no GPU here; TRITON_INTERPRET=1 runs its kernels on the CPU, slowly"
+            return f"{package} is not installed: pip install 'fastpos[gpu]'"
     try:
-        import_module("fastpos_kernels.triton_launch")
-    except Exception as error:  # a version of Triton that does not fit raises this or that
-        return f"triton cannot be imported: {error}"
+        torch, triton = import_module("torch"), import_module("triton")
+    except Exception as error:  # libraries that do not fit raise errors of many kinds
+        return f"torch or triton cannot be imported: {error}"
+    if tuple(map(int, triton.__version__.split(".")[:2])) < OLDEST_TRITON:
+        wanted = ".".join(map(str, OLDEST_TRITON))
+        return f"triton {triton.__version__} is older than {wanted}: pip install --upgrade 'fastpos[gpu]'"
+    if not triton.knobs.runtime.interpret and not torch.cuda.is_available():
+        return "PyTorch finds no GPU (TRITON_INTERPRET=1 lets Triton's interpreter run its kernels on the CPU, slowly)"
     return None
 
 

@@ -13,7 +13,7 @@ from .axes import Axes
 from .fields import MAX_WIDTH, Spelled, even, flag, integer, positive
 from .head import Head
 from .queries import QueryScale
-from .scaling import Scaling
+from .scaling import Linear, Scaling
 
 NUMERICS = ("exact", "hf")
 
@@ -110,6 +110,10 @@ class Rotary(Spelled):
             raise ValueError(f"base: expected none beside inv_freq, which replaces it, got {base}")
         if self.scaling is not None:
             self.scaling.check(base if inv_freq is None else None, rotary_dim, head_dim)
+            if self.axes is not None and self.axes.own_frequencies and not isinstance(self.scaling, Linear):
+                raise ValueError(
+                    f"scaling: expected Linear or None beside axes with own_frequencies, got {self.scaling}"
+                )
         checked = {"head_dim": head_dim, "base": base, "rotary_dim": rotary_dim, "inv_freq": inv_freq}
         for name, value in (checked | {"rotary_start": start}).items():
             object.__setattr__(self, name, value)

@@ -60,6 +60,8 @@ def _compile(encoding: Encoding, dtype: str) -> str:
         else:
             axes, real = coordinates(encoding)
             rules = [START_RULE, replace(START_RULE, axes=axes, real=real)]
-            for form in {bind.form_of(rule, rates(encoding), encoding.head) for rule in rules}:
+            # All lengths have one kernel.
+            clock = rates(encoding.at_length(0))
+            for form in {bind.form_of(rule, clock, encoding.head) for rule in rules}:
                 bind.compiled("rotate", dtype, form)(streamed)
     return plan.kernel_name(encoding)

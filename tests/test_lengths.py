@@ -1,5 +1,7 @@
 """Scalings that go by the length of a sequence: each row as if it were alone, and nothing chosen in silence."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -102,6 +104,23 @@ def test_rows_of_one_clock_go_together(monkeypatch, rng):
     assert seen == [2, 2, 1]
     fastpos.apply(LONG, x, start=0, seq_lens=[3, 10, 1, 9, 2])
     assert seen == [2, 2, 1, 5]
+
+
+def test_rows_with_several_coordinates(backend, rng):
+    """Positions (axes, b, s), real ones too, are cut by rows, and queries stay the first array."""
+    for real in (False, True):
+        axes = fastpos.Axes((2, 1, 1), real=real)
+        rope = dataclasses.replace(LONG, axes=axes, query_scale=fastpos.MinistralScale(0.5, 4))
+        at = rng.integers(0, 40, (3, 3, 5)) + (0.25 if real else 0)
+        q, k = rng.standard_normal((2, 3, 5, 2, 8))
+        for ids in (at, at[:, 0], at[:, :1]):
+            got = fastpos.apply(rope, q, k, positions=ids, seq_lens=[3, 50, 3], backend=backend)
+            for row, length in enumerate([3, 50, 3]):
+                own = ids[:, row : row + 1] if ids.shape == at.shape else ids
+                one = slice(row, row + 1)
+                want = fastpos.apply(rope.at_length(length), q[one], k[one], positions=own, backend=backend)
+                for mine, right in zip(got, want, strict=True):
+                    assert_same(mine[one], right)
 
 
 def test_nothing_to_do(backend):

@@ -31,7 +31,6 @@ EPSILONS = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 def run(
     cases: list[Case],
     encodings: dict[str, str],
-    notes: list[str],
     *,
     asked: str,
     position: int | None,
@@ -56,7 +55,6 @@ def run(
         f"{facts.title()}; backend {backend}, {threads} thread{'s' * (threads > 1)} (copy: 1)",
         f"Peers: {', '.join(_versions(peers)) or 'none'}",
         *(f"Not here: {name}: {reason}" for name, reason in missing.items()),
-        *notes,
     ]
     if left_out := len(cases) - len(fit):
         setting.append(f"Left out: {left_out} cases of more than {MOST_BYTES >> 20} MiB, which every peer would hold")

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from .peers import catalogue
 from .peers.catalogue import Peer, Result, Table
 from .report import seconds_in_words
 from .timing import Timing
@@ -52,11 +53,15 @@ class Comparison:
     unfit: dict[str, str]
 
     @property
+    def name(self) -> str:
+        """The case without the kind of result, which differs by contender."""
+        return self.case.name.removesuffix("-out")
+
+    @property
     def title(self) -> str:
-        """The case without its place, and where its tokens stand."""
-        name = self.case.name.removesuffix("-out")
+        """The case, and where its tokens stand."""
         positions = f"positions {self.start} to {self.start + self.case.tokens - 1}"
-        return f"{name}, {positions if self.case.tokens > 1 else f'position {self.start}'}"
+        return f"{self.name}, {positions if self.case.tokens > 1 else f'position {self.start}'}"
 
     def over_fastpos(self, row: Row) -> float:
         """How many times longer it takes than fastpos with a result of the same kind."""
@@ -92,7 +97,7 @@ class Comparison:
     def as_dict(self) -> dict[str, Any]:
         """For a JSON file; times in seconds. A peer that failed has none."""
         return {
-            "name": self.case.name.removesuffix("-out"),
+            "name": self.name,
             "case": asdict(self.case),
             "start": self.start,
             "copy": self.copy.measured.median,
@@ -136,19 +141,34 @@ def losses(comparisons: list[Comparison]) -> str:
     )
 
 
+def overview(comparisons: list[Comparison]) -> list[str]:
+    """One Markdown table for all cases: times, and in brackets how many times longer than fastpos; "-" is in no table."""
+    cells: dict[Peer, dict[int, str]] = {}
+    for column, comparison in enumerate(comparisons):
+        for row in [comparison.copy, *comparison.ours.values()]:
+            cells.setdefault(row.peer, {})[column] = seconds_in_words(row.measured.median)
+        for row in comparison.peers:
+            said = cells.setdefault(row.peer, {})
+            if row.failure is None:
+                said[column] = f"{seconds_in_words(row.measured.median)} ({comparison.over_fastpos(row):.1f}x)"
+    headings = ["", "table", "result", *(comparison.name for comparison in comparisons)]
+    lines = ["| " + " | ".join(headings) + " |", "|---|---|---|" + "---:|" * len(comparisons)]
+    for peer in sorted(cells, key=[catalogue.COPY, *catalogue.OURS, *catalogue.PEERS].index):
+        said = cells[peer]
+        figures = [said.get(column, "-") for column in range(len(comparisons))]
+        lines.append("| " + " | ".join([peer.name, peer.table.value, peer.result.value, *figures]) + " |")
+    return lines
+
+
 def markdown(comparisons: list[Comparison], setting: list[str]) -> str:
-    """The tables for a README: what it was measured on, every case, who took no part, and how often fastpos lost."""
+    """For a README: what it was measured on, an overview, how often fastpos lost, and folded away, every case in full."""
     headings = [heading.replace("\n", " ") for heading in HEADINGS]
-    lines = [*setting, "", *LEGEND]
+    lines = [*setting, "", *LEGEND, "", *overview(comparisons), "", losses(comparisons), ""]
+    lines += ["<details><summary>Each case, with errors and who took no part</summary>"]
     for comparison in comparisons:
-        lines += [
-            "",
-            f"### {comparison.title}",
-            "",
-            "| " + " | ".join(headings) + " |",
-            "|---|---:|---:|---:|---:|---|---|",
-        ]
+        lines += ["", f"### {comparison.title}", "", "| " + " | ".join(headings) + " |"]
+        lines += ["|---|---:|---:|---:|---:|---|---|"]
         lines += ["| " + " | ".join(cells) + " |" for cells in comparison.cells()]
         if failures := comparison.failures():
             lines += ["", "Not in this table:", "", *failures]
-    return "\n".join([*lines, "", losses(comparisons), ""])
+    return "\n".join([*lines, "", "</details>", ""])

@@ -38,14 +38,11 @@ def run(
     out = console()
     cases = _cases(quick, only)
     _check_files(json_file, markdown_file, plot_file)
-    notes = []
-    if any(case.dtype == "bfloat16" for case in select(quick, only)) and not facts.has_bfloat16():
-        notes.append("bfloat16 is left out, for ml_dtypes is not installed: pip install 'fastpos[bf16]'")
     if against:
         if plot_file:
             raise Refused("--plot: expected no --against, whose results are not drawn")
         compare(
-            *(cases, ENCODINGS, notes),
+            *(cases, ENCODINGS),
             asked=against,
             position=position,
             quick=quick,
@@ -60,8 +57,6 @@ def run(
     backend = choose(None)
     setting = f"{facts.title()}; backend {backend}, {threads} thread{'s' * (threads > 1)} (copy and NumPy: 1)"
     out.print(setting)
-    for note in notes:
-        out.print(note)
     compile_each(out, sorted({(ENCODINGS.get(case.workload, case.workload), case.dtype) for case in cases}))
     results: list[report.Result] = []
     for workload, group in groupby(cases, lambda case: case.workload):
@@ -86,7 +81,7 @@ def run(
 
 
 def _cases(quick: bool, only: str) -> list[Case]:
-    cases = [case for case in select(quick, only) if case.dtype != "bfloat16" or facts.has_bfloat16()]
+    cases = select(quick, only)
     if not cases:
         kind = "quick case" if quick else "case"
         raise Refused(f"--only: no {kind} has {only!r} in its name; names are like {CASES[0].name}, {CASES[-1].name}")

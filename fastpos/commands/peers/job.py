@@ -38,7 +38,8 @@ class Job:
     def learned_rows(self) -> Array:
         """The table of a learned encoding, ``(rows, d)``."""
         assert isinstance(self.encoding, Learned)
-        return self.encoding.table
+        table: Array = self.encoding.table
+        return table
 
     def base(self) -> float:
         """What frequencies are powers of."""
