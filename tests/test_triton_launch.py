@@ -219,6 +219,38 @@ def test_the_device_of_the_tensors_is_the_current_one(monkeypatch):
     assert entered == [3, 3, "left", 3]
 
 
+def test_first_calls_are_refused_in_a_capture(device, monkeypatch):
+    """A known kind of call is captured; one that would copy and compile says what to do, and launches nothing."""
+
+    class OnGpu(torch.Tensor):
+        """A tensor that says it lies on a GPU."""
+
+        def get_device(self):
+            return 0
+
+        @property
+        def device(self):
+            return torch.device("cuda", 0)
+
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(triton_launch, "_clock", lambda *arguments: (torch.zeros(2, 24, dtype=torch.int64),))
+    capturing = False
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing)
+    plain = arrays(1)
+    q_k, known, new = [x.as_subclass(OnGpu) for x in plain], bound(plain), bound(plain)
+    known(q_k, q_k, 0, None, 1, True)
+    capturing = True
+    known(q_k, q_k, 7, None, 1, True)
+    before = len(device.launches)
+    assert before == 2
+    with pytest.raises(RuntimeError, match=r"on cuda:0 before a CUDA graph is captured.*ahead of the capture"):
+        new(q_k, q_k, 0, None, 1, True)
+    assert len(device.launches) == before
+    capturing = False
+    new(q_k, q_k, 0, None, 1, True)
+    assert len(device.launches) == before + 1
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_each_type_has_its_binary(device, dtype):
     kind = getattr(torch, dtype)
