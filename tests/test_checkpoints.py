@@ -62,6 +62,15 @@ def test_layers(config, layers):
         assert Rotary.from_config(config, layer=layer) == rope
 
 
+def test_layers_whose_parameters_are_null_stand_still():
+    """What a nested config says of a layer without positions."""
+    config = nested({"rope_type": "default", "rope_theta": 5e5}, sliding_attention=None)
+    assert Rotary.from_config(config, 0) == Rotary(128, base=5e5)
+    assert Rotary.from_config(config, 1) == Rotary(128, rotary_dim=0)
+    with pytest.raises(ValueError, match=r"layer: .*full_attention \(layers 0, 2\); sliding_attention \(layers 1, 3\)"):
+        Rotary.from_config(config)
+
+
 def test_every_source(tmp_path):
     """A dict, a file, its folder, a string or a path, and whatever has ``to_dict``."""
     config, rope = CHECKPOINTS["Llama 3 8B"]
@@ -178,6 +187,7 @@ REFUSED = [
     (nested({"rope_type": "default"}), ValueError, r"rope_parameters\.sliding_attention: expected parameters for"),
     (nested({"rope_type": "default"}, rope_theta=3), ValueError, r"rope_parameters\.rope_theta: .* types of layers \(full"),
     (nested({"rope_type": "linear"}, sliding_attention=None), ValueError, r"full_attention\.factor: expected a value"),
+    (nested(None, sliding_attention=3), TypeError, r"rope_parameters\.sliding_attention: expected an object .*, got 3"),
     (nested({"foo": 1}, sliding_attention={}), ValueError, r"rope_parameters\.full_attention\.foo: expected no such key"),
     ({**MODERNBERT, "num_hidden_layers": None}, ValueError, "num_hidden_layers: expected a value, for its layers differ"),
     ({**SMOLLM_3, "no_rope_layers": [1, 0]}, ValueError, "no_rope_layers: expected num_hidden_layers = 36 .*, got 2"),

@@ -1,5 +1,7 @@
 """The rotation of one layer, from a config's values and what its family's code does."""
 
+from collections.abc import Mapping
+
 from .. import fields
 from ..axes import Axes
 from ..encodings import Rotary
@@ -68,10 +70,10 @@ def _parameters(config: Values, family: Family, layer: Layer) -> tuple[Values, b
     if not said:
         return Values(family.rope.get(layer.type, family.rope.get("", {})), f"{config.name(LEVELS[0])}."), False
     (level, *_) = said
-    if not any(isinstance(value, dict) for value in level.content.values()):
+    types = {*(config.row("layer_types") or ()), *family.by_layer}
+    if not any(key in types or isinstance(value, Mapping) for key, value in level.content.items()):
         rule = family.by_layer.get(layer.type)
         return (level if rule is None or rule.scaled else Values({}, level.where)), False
-    types = {*(config.row("layer_types") or ()), *family.by_layer}
     for key in level.content:
         if key not in types:
             raise ValueError(
