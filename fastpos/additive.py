@@ -4,13 +4,12 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .fields import even, flag, integer, positive
+from .fields import Spelled, even, flag, integer, positive
 
 
 @dataclass(frozen=True)
-class Sinusoidal:
+class Sinusoidal(Spelled):
     """Sinusoids added to embeddings (Vaswani et al. 2017, arXiv:1706.03762): ``y = x * embedding_scale + PE(p)``.
 
     Parameters
@@ -49,6 +48,7 @@ class Sinusoidal:
         object.__setattr__(
             self, "embedding_scale", positive("embedding_scale", self.embedding_scale, float(np.finfo(np.float32).max))
         )
+        self._spell()
 
     @property
     def pairs(self) -> int:
@@ -63,8 +63,9 @@ class Learned:
     Parameters
     ----------
     table
-        ``(rows, width)`` in float32, float16, bfloat16 or float64. It is copied, so that later changes to the caller's
-        array do not change what this encoding is. Two ``Learned`` are equal only when they are the same object.
+        ``(rows, width)`` in float32, float16, bfloat16 or float64. A NumPy array is copied, so that later changes to the
+        caller's do not change what this encoding is. A PyTorch tensor is kept as it is, for it may be trained: calls read
+        it as it then stands, and it gets its gradient. Two ``Learned`` are equal only when they are the same object.
     offset
         Rows before the row of position 0 (2 for OPT and BART). A position whose row does not exist is an IndexError.
 
@@ -74,27 +75,35 @@ class Learned:
     768
     """
 
-    table: NDArray[Any] = field(repr=False)
+    table: Any = field(repr=False)
     _: KW_ONLY
     offset: int = 0
 
     def __post_init__(self) -> None:
         if isinstance(self.table, np.ma.MaskedArray):
             raise TypeError("table: expected a plain array, got a masked array")
-        table = np.asarray(self.table)
-        if table.dtype.name not in ("float32", "float16", "bfloat16", "float64"):
+        table = self.table if self.is_tensor else np.asarray(self.table)
+        dtype = _name(table.dtype)
+        if dtype not in ("float32", "float16", "bfloat16", "float64"):
             raise TypeError(f"table: expected float32, float16, bfloat16 or float64, got {table.dtype}")
         if table.ndim != 2 or 0 in table.shape:
-            raise ValueError(f"table: expected shape (rows, width), got {table.shape}")
-        own = np.array(table, dtype=table.dtype.newbyteorder("="), order="C")
-        own.flags.writeable = False
-        object.__setattr__(self, "table", own)
-        object.__setattr__(self, "offset", integer("offset", self.offset, 0, len(own) - 1))
+            raise ValueError(f"table: expected shape (rows, width), got {tuple(table.shape)}")
+        if not self.is_tensor:
+            table = np.array(table, dtype=table.dtype.newbyteorder("="), order="C")
+            table.flags.writeable = False
+            object.__setattr__(self, "table", table)
+        object.__setattr__(self, "offset", integer("offset", self.offset, 0, len(table) - 1))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take a pickled or copied state; NumPy does not carry over that the table is read-only."""
         self.__dict__.update(state)
-        self.table.flags.writeable = False
+        if not self.is_tensor:
+            self.table.flags.writeable = False
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether the table is a PyTorch tensor."""
+        return hasattr(type(self.table), "__torch_function__")
 
     @property
     def width(self) -> int:
@@ -103,4 +112,9 @@ class Learned:
 
     def __repr__(self) -> str:
         rows, width = self.table.shape
-        return f"Learned(rows={rows}, width={width}, dtype={self.table.dtype.name}, offset={self.offset})"
+        return f"Learned(rows={rows}, width={width}, dtype={_name(self.table.dtype)}, offset={self.offset})"
+
+
+def _name(dtype: Any) -> str:
+    """``float32`` for NumPy's and PyTorch's."""
+    return getattr(dtype, "name", None) or str(dtype).removeprefix("torch.")

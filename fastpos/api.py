@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from fastpos_kernels.rules import DONE
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from . import dispatch
 from .call import latest, latest_apart, prepare, quick, run
@@ -15,7 +15,27 @@ from .plan import Plan, check_encoding
 from .positions import HIGHEST, LOWEST
 from .tables import table_at
 
-Array = NDArray[Any]
+Array = Any  # a NumPy array or a PyTorch tensor, whose module is not imported for its name
+# The door for tensors, once one has come: it imports torch, which NumPy's users need not have.
+_door: Any = None
+
+
+def _tensors() -> Any:
+    global _door
+    if _door is None:
+        from . import torch_door
+
+        _door = torch_door
+    return _door
+
+
+def _to_tensors(encoding: Any, inputs: Any, outputs: Any, place: tuple[Any, Any, Any, Any, Any], seq_lens: Any) -> Any:
+    """A call on tensors; ``place``: start, positions, cu_seqlens, layout, backend."""
+    if seq_lens is None:
+        return (_door or _tensors()).apply(encoding, inputs, outputs, *place)
+    from .torch_lengths import apply as apply_by_length
+
+    return apply_by_length(encoding, inputs, outputs, *place, seq_lens)
 
 
 def apply(
@@ -74,6 +94,9 @@ def apply(
     [1.0, 1.0, 1.0, 1.0]
     """
     inputs = (x, *more)
+    if type(x) is not np.ndarray and hasattr(type(x), "__torch_function__"):
+        results = _to_tensors(encoding, inputs, out, (start, positions, cu_seqlens, layout, backend), seq_lens)
+        return results if more else results[0]
     if out is not None and type(start) is int and positions is None and cu_seqlens is None and seq_lens is None:
         outputs = out if isinstance(out, tuple) else (out,)
         key = (id(encoding), layout, backend, dispatch.process, dispatch.scope.get(), len(more))
@@ -102,6 +125,10 @@ def apply_(
     >>> apply_(Rotary(4), k, start=7) is k
     True
     """
+    if type(x) is not np.ndarray and hasattr(type(x), "__torch_function__"):
+        inputs = (x, *more)
+        _to_tensors(encoding, inputs, inputs, (start, positions, cu_seqlens, layout, backend), seq_lens)
+        return inputs if more else x
     if type(start) is int and positions is None and cu_seqlens is None and seq_lens is None:
         # What a lookup finds and the kernel confirms has been checked before; anything else takes the long way.
         try:
@@ -143,6 +170,9 @@ def explain(
     """
     check_settled(encoding)
     inputs = (x, *more)
+    if hasattr(type(x), "__torch_function__"):
+        plan: Plan = _tensors().explain(encoding, inputs, out, start, positions, cu_seqlens, layout, backend)
+        return plan
     return prepare(encoding, inputs, out, start, positions, cu_seqlens, layout, backend)[0]
 
 

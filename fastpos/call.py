@@ -12,6 +12,7 @@ from .encodings import Encoding, Learned, coordinates
 from .lengths import by_length, check_by_length, check_settled, cuts
 from .plan import (
     Plan,
+    Turn,
     check_apart,
     check_encoding,
     check_inputs,
@@ -135,18 +136,22 @@ def prepare(
     cu_seqlens: Any,
     letters: Any,
     backend: Any,
+    turn: Turn = "apply",
+    device: str | None = None,
 ) -> tuple[Plan, tuple[Array, ...], Place]:
     """The plan of a call with its outputs and where its tokens stand.
 
-    All checks of arrays depend on what stands in the cache's key alone, so that a plan found there needs none.
+    All checks of arrays depend on what stands in the cache's key alone, so that a plan found there needs none. With a
+    ``device`` the arrays stand for tensors there; the memory of one that is no CPU is not read.
     """
     check_encoding(encoding)
     names = [name_of(index) for index in range(len(inputs))]
     for name, x in zip(names, inputs, strict=True):
         check_kind(name, x)
     layout = layout_for(encoding, letters, inputs[0].ndim)
-    place = resolve(layout, inputs[0].shape, start, positions, cu_seqlens, *coordinates(encoding))
-    chosen = dispatch.choose(backend)
+    chosen = dispatch.choose(backend, device)
+    readable = chosen != "triton"
+    place = resolve(layout, inputs[0].shape, start, positions, cu_seqlens, readable, *coordinates(encoding))
     outputs = _outputs(out, inputs)
     plans = _plans.get(id(encoding))
     if plans is None:
@@ -155,6 +160,7 @@ def prepare(
     key = (
         layout,
         chosen,
+        turn,
         place[0],
         threads.get_num_threads(),
         *[(id(x.dtype), x.shape, x.strides, type(x)) for x in inputs],
@@ -169,12 +175,12 @@ def prepare(
         for index, (x, y) in enumerate(zip(inputs, outputs or (), strict=outputs is not None)):
             name = names[index] if y is x else "out" if len(inputs) == 1 else f"out[{index}]"
             check_output(name, y, x)
-    if isinstance(encoding, Learned):
-        _check_rows(encoding, place, inputs[0].shape[layout.token], inputs[0].size)
+    if isinstance(encoding, Learned) and (readable or place[0].kind == START):
+        check_rows(encoding, place, inputs[0].shape[layout.token], inputs[0].size)
     if outputs is None:
         outputs = tuple(np.empty_like(x, subok=False) for x in inputs)
     if plan is None:
-        plan = make(encoding, inputs, outputs, layout, place[0], chosen, factor=True)
+        plan = make(encoding, inputs, outputs, layout, place[0], chosen, turn)
         if len(plans) >= MAX_PLANS:
             plans.clear()
         plans[key] = plan
@@ -192,7 +198,8 @@ def _outputs(out: Any, inputs: tuple[Array, ...]) -> tuple[Array, ...] | None:
     return outputs
 
 
-def _check_rows(encoding: Learned, place: Place, tokens: int, size: int) -> None:
+def check_rows(encoding: Learned, place: Place, tokens: int, size: int) -> None:
+    """Refuse positions that a learned table has no row for."""
     if size == 0:
         return
     rows = len(encoding.table) - encoding.offset

@@ -111,14 +111,28 @@ def request(argument: str | None) -> tuple[str, str]:
     return _environment()
 
 
-def choose(argument: str | None) -> str:
-    """The backend that a call on arrays in main memory gets."""
-    name, _ = request(argument)
-    if name != "auto":
-        return name
-    if not find("numba").usable:
-        raise ValueError(f"backend: auto means numba for NumPy arrays, which cannot run here; {_listing()}")
-    return "numba"
+def choose(argument: str | None, device: str | None = None) -> str:
+    """The backend that a call gets on NumPy arrays (``device`` None) or on tensors of a device, as ``"cuda:0"``."""
+    name, source = request(argument)
+    what = "NumPy arrays" if device is None else f"tensors on {device}"
+    in_main_memory = device is None or device == "cpu"
+    if name == "auto":
+        name = "numba" if in_main_memory else "triton"
+        if not find(name).usable:
+            raise ValueError(f"backend: auto means {name} for {what}, which cannot run here; {_listing()}")
+    elif name != "triton" and not in_main_memory:
+        raise ValueError(f"{source}: backend {name!r} works on main memory, got {what}; choose 'triton' or 'auto'")
+    elif name == "triton" and (device is None or (in_main_memory and not interpreted())):
+        raise ValueError(
+            f"{source}: backend 'triton' works on PyTorch tensors on a GPU (on the CPU in Triton's interpreter, with "
+            f"TRITON_INTERPRET=1), got {what}"
+        )
+    return name
+
+
+def interpreted() -> bool:
+    """Whether Triton's interpreter, which works on CPU tensors, takes the place of its compiler."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
 
 
 @contextmanager

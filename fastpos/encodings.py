@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .additive import Learned, Sinusoidal
 from .axes import Axes
-from .fields import MAX_WIDTH, even, flag, integer, positive
+from .fields import MAX_WIDTH, Spelled, even, flag, integer, positive
 from .head import Head
 from .queries import QueryScale
 from .scaling import Linear, Scaling
@@ -20,7 +20,7 @@ MAX_LENGTHS = 256
 
 
 @dataclass(frozen=True, repr=False)
-class Rotary:
+class Rotary(Spelled):
     """Rotary position embedding (Su et al. 2021, arXiv:2104.09864): channel pair i of a token at p turns by p * w_i.
 
     Parameters
@@ -118,6 +118,7 @@ class Rotary:
         checked = {"head_dim": head_dim, "base": base, "rotary_dim": rotary_dim, "inv_freq": inv_freq}
         for name, value in (checked | {"rotary_start": start}).items():
             object.__setattr__(self, name, value)
+        self._spell()
 
     def __repr__(self) -> str:
         """Only what differs from the defaults, and the base: messages quote it."""
@@ -255,4 +256,4 @@ def coordinates(encoding: Encoding) -> tuple[int, bool]:
     return (1, False) if axes is None else (axes.count, axes.real)
 
 
-__all__ = ["Encoding", "Learned", "Linear", "Rotary", "Sinusoidal", "coordinates"]
+__all__ = ["Encoding", "Learned", "Rotary", "Sinusoidal", "coordinates"]

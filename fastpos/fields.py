@@ -9,6 +9,15 @@ LARGEST = sys.float_info.max
 MAX_WIDTH = 8192
 
 
+class Spelled:
+    """What has itself in words, for traced graphs: made once, since a call has no time for it."""
+
+    spelling: str
+
+    def _spell(self) -> None:
+        object.__setattr__(self, "spelling", repr(self))
+
+
 def integer(name: str, value: object, low: int, high: int) -> int:
     """An integer within bounds."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):

@@ -56,6 +56,11 @@ class Rates:
         """Sines and cosines at integer positions, ``(..., pairs)``, without ``factor``."""
         return numpy_clock.sincos(positions[..., None], self.words, self.residuals)
 
+    def reversed(self) -> "Rates":
+        """The clock that runs backwards: what takes a gradient back through a rotation (its transpose, same factor)."""
+        single = None if self.inv_freq is None else -self.inv_freq
+        return replace(self, words=-self.words, residuals=-self.residuals, turns=-self.turns, inv_freq=single)
+
     def for_shift(self) -> "Rates":
         """The same clock for rows that were rotated before and move on: they have factor and scale already."""
         return replace(self, factor=1.0, inv_freq=None, query=None)

@@ -63,8 +63,8 @@ class Cut:
     positions: Array | None = None
     cu_seqlens: NDArray[np.int64] | None = None
 
-    def of(self, array: Array) -> Array:
-        """The cut's part of an array: a view."""
+    def of(self, array: Any) -> Any:
+        """The cut's part of an array or tensor: a view."""
         return array[(slice(None),) * self.axis + (self.span,)]
 
 

@@ -5,7 +5,7 @@ Everything here depends on the encoding, on flags, and on dtypes, shapes and str
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -13,12 +13,22 @@ from numpy.typing import NDArray
 
 from . import dispatch, machine, threads
 from .encodings import Encoding, Learned, Rotary, Sinusoidal
-from .frequencies import rates
+from .frequencies import Rates, rates
+from .head import Head
 from .layout import Layout, layout_of
 from .positions import Rule
 
 Array = NDArray[Any]
 DTYPES = ("float32", "float16", "bfloat16", "float64")
+# Which way a rotation goes: to a token's position, by a shift of what stands at one already, or back for a gradient.
+Turn = Literal["apply", "shift", "back"]
+
+
+def turned(clock: Rates, head: Head, turn: Turn) -> tuple[Rates, Head]:
+    """Clock and channels for a turn; rows that have been rotated lie where that put them."""
+    if turn == "apply":
+        return clock, head
+    return clock.for_shift() if turn == "shift" else clock.reversed(), head.turned()
 
 
 @dataclass(frozen=True)
@@ -167,13 +177,19 @@ _stored: WeakKeyDictionary[Learned, dict[str, Array]] = WeakKeyDictionary()
 
 
 def stored_table(encoding: Learned, dtype: str) -> Array:
-    """The table as kernels read it: in the data's own type, or widened or rounded once to what that is computed in."""
-    if encoding.table.dtype.name == dtype:
-        return encoding.table
+    """The table as kernels read it: in the data's own type, or widened or rounded once to what that is computed in.
+
+    A tensor comes in a type that kernels read, for it may change from call to call.
+    """
+    table: Array = encoding.table
+    if encoding.is_tensor:
+        return table
+    if table.dtype.name == dtype:
+        return table
     computed = "float64" if dtype == "float64" else "float32"
     tables = _stored.setdefault(encoding, {})
     if computed not in tables:
-        tables[computed] = encoding.table.astype(computed)
+        tables[computed] = table.astype(computed)
     return tables[computed]
 
 
@@ -203,12 +219,9 @@ def make(
     layout: Layout,
     rule: Rule,
     backend: str,
-    factor: bool,
+    turn: Turn,
 ) -> Plan:
-    """Choose the launch for checked arrays. ``factor``: whether a rotary encoding's own factor belongs in.
-
-    Without it, the rows have been rotated before and lie where that put them.
-    """
+    """Choose the launch for checked arrays."""
     in_place = all(x is y for x, y in zip(inputs, outputs, strict=True))
     size = sum(x.nbytes for x in inputs)
     count = threads.get_num_threads() if backend == "numba" and 2 * size >= threads.THREADED_BYTES else 1
@@ -222,9 +235,7 @@ def make(
     bind = dispatch.kernels(backend)
     common = (inputs, outputs, layout.axes, rule)
     if isinstance(encoding, Rotary):
-        clock, head = rates(encoding), encoding.head
-        if not factor:
-            clock, head = clock.for_shift(), head.turned()
+        clock, head = turned(rates(encoding), encoding.head, turn)
         launch = bind.bind_rotate(*common, clock, head, streamed, count)
     elif isinstance(encoding, Sinusoidal):
         scale, pairs = encoding.embedding_scale, encoding.interleaved

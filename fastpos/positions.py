@@ -49,7 +49,7 @@ def from_mask(mask: ArrayLike, start: int | Sequence[int] = 0) -> NDArray[np.int
         raise ValueError(f"mask: expected shape (b, s) or (s,), got {marks.shape}")
     if not np.isin(marks, (0, 1)).all():
         raise ValueError(f"mask: expected 0 and 1 alone, got {marks[~np.isin(marks, (0, 1))][0]}")
-    begin = _starts("start", start, len(marks) if marks.ndim == 2 else None)
+    begin = starts_of("start", start, len(marks) if marks.ndim == 2 else None)
     steps: NDArray[np.int64] = np.maximum(np.cumsum(marks != 0, axis=-1, dtype=np.int64) - 1, 0)
     return steps + (begin if isinstance(begin, int) else begin[:, None])
 
@@ -110,7 +110,7 @@ def packed(lengths: Sequence[int] | NDArray[Any], start: int | Sequence[int] = 0
     [0, 1, 2, 0, 1]
     """
     counts = _counts(lengths)
-    begin = np.broadcast_to(_starts("start", start, len(counts)), counts.shape)
+    begin = np.broadcast_to(starts_of("start", start, len(counts)), counts.shape)
     shift: NDArray[np.int64] = np.repeat(begin - (np.cumsum(counts) - counts), counts)
     return shift + np.arange(len(shift))
 
@@ -135,7 +135,7 @@ def _counts(lengths: Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
     return counts.astype(np.int64)
 
 
-def integers(name: str, values: Any) -> NDArray[Any]:
+def integers(name: str, values: Any, readable: bool = True) -> NDArray[Any]:
     """An array of integers that int64 can hold, refused with the argument's name when it is something else."""
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name}: expected plain integers, got a masked array, whose mask would be lost")
@@ -144,22 +144,22 @@ def integers(name: str, values: Any) -> NDArray[Any]:
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name}: expected integers that int64 can hold, got {array.dtype}")
-    if array.dtype.kind == "u" and array.size and int(array.max()) > HIGHEST:
+    if readable and array.dtype.kind == "u" and array.size and int(array.max()) > HIGHEST:
         raise ValueError(f"{name}: expected at most 2**62, got {array.max()}")
     return array
 
 
-def _starts(name: str, start: Any, rows: int | None) -> int | NDArray[np.int64]:
-    """One number, or one a row as ``int64``."""
+def starts_of(name: str, start: Any, rows: int | None, readable: bool = True) -> int | NDArray[Any]:
+    """One number, or one a row; as ``int64`` where they can be read."""
     if isinstance(start, int | np.integer) and not isinstance(start, bool):
         if not LOWEST <= start <= HIGHEST:
             raise ValueError(f"{name}: expected within +-2**62, got {start}")
         return int(start)
     if isinstance(start, bool | float | np.floating | np.bool_):
         raise TypeError(f"{name}: expected an integer or one a row, got {start!r}")
-    values = integers(name, start)
+    values = integers(name, start, readable)
     if values.ndim == 0:
-        return _starts(name, int(values), rows)
+        return starts_of(name, int(values), rows) if readable else values
     if rows is None:
         raise ValueError(
             f"{name}: expected one integer, for there is no batch axis and no cu_seqlens, got {values.shape}"
@@ -169,6 +169,8 @@ def _starts(name: str, start: Any, rows: int | None) -> int | NDArray[np.int64]:
         raise ValueError(
             f"{name}: expected one integer or shape ({rows},), one a row or document, got shape {values.shape}{hint}"
         )
+    if not readable:
+        return values
     outside = (values < LOWEST) | (values > HIGHEST)
     if outside.any():
         raise ValueError(f"{name}: expected within +-2**62, got {values[outside][0]}")
@@ -197,36 +199,46 @@ START_RULE = Rule(START, same_for_batch=True)
 Place = tuple[Rule, int | NDArray[Any], NDArray[Any] | None]
 
 
+def check_given(start: Any, positions: Any, boundaries: Any) -> None:
+    """Refuse a call that does not say where its tokens stand, or says it twice."""
+    if positions is not None and (start is not None or boundaries is not None):
+        given = "start" if start is not None else "cu_seqlens"
+        raise TypeError(f"positions: expected none beside {given}; exactly one of them says where tokens stand")
+    if start is None and positions is None and boundaries is None:
+        raise TypeError("expected start=, positions= or cu_seqlens=: a call must say where its tokens stand")
+
+
 def resolve(
     layout: Layout,
     shape: tuple[int, ...],
     start: Any,
     positions: Any,
-    boundaries: Any,
+    cu_seqlens: Any,
+    readable: bool = True,
     axes: int = 1,
     real: bool = False,
 ) -> Place:
     """The rule of a call, and the number or arrays that it reads: ``start`` or ids or boundaries, and document starts.
 
+    Arrays on a device are not ``readable``: they have a shape and a dtype, and their values are the kernel's to take.
     ``axes``, ``real``: how many coordinates a position of the encoding has, and whether they may be real numbers.
     """
     batch = 1 if layout.batch is None else shape[layout.batch]
     tokens = shape[layout.token]
+    check_given(start, positions, cu_seqlens)
     if positions is not None:
-        if start is not None or boundaries is not None:
-            given = "start" if start is not None else "cu_seqlens"
-            raise TypeError(f"positions: expected none beside {given}; exactly one of them says where tokens stand")
-        return _ids(layout, batch, tokens, positions, axes, real)
-    if boundaries is not None:
-        return _documents(layout, tokens, boundaries, start)
-    if start is None:
-        raise TypeError("expected start=, positions= or cu_seqlens=: a call must say where its tokens stand")
-    begin = _starts("start", start, None if layout.batch is None else batch)
-    return (START_RULE, begin, None) if isinstance(begin, int) else (Rule(STARTS), begin, None)
+        return _ids(layout, batch, tokens, positions, readable, axes, real)
+    if cu_seqlens is not None:
+        return _documents(layout, tokens, cu_seqlens, start, readable)
+    begin = starts_of("start", start, None if layout.batch is None else batch, readable)
+    if isinstance(begin, int):
+        return START_RULE, begin, None
+    stride = begin.strides[0] if begin.ndim else 0
+    return Rule(STARTS, (stride, 0), begin.itemsize, same_for_batch=not begin.ndim), begin, None
 
 
-def _ids(layout: Layout, batch: int, tokens: int, positions: Any, axes: int, real: bool) -> Place:
-    ids, fractions = _parts(positions) if real else (integers("positions", positions), None)
+def _ids(layout: Layout, batch: int, tokens: int, positions: Any, readable: bool, axes: int, real: bool) -> Place:
+    ids, fractions = _parts(positions, readable) if real else (integers("positions", positions, readable), None)
     lead, named = ((), "") if axes == 1 else ((axes,), "axes, ")
     if layout.batch is None:
         letter = "t" if layout.packed else "s"
@@ -247,11 +259,11 @@ def _ids(layout: Layout, batch: int, tokens: int, positions: Any, axes: int, rea
     return _ids_rule(ids, fractions)
 
 
-def _parts(positions: Any) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
+def _parts(positions: Any, readable: bool) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
     """Integers, or the whole parts and the fractions of real numbers, side by side in memory."""
     given = positions if isinstance(positions, np.ma.MaskedArray) else np.asarray(positions)
     if given.dtype.name not in ("float32", "float64"):
-        return integers("positions", positions), None
+        return integers("positions", positions, readable), None
     if isinstance(given, np.ma.MaskedArray):
         raise TypeError("positions: expected plain numbers, got a masked array, whose mask would be lost")
     numbers = given.astype(np.float64, order="C")
@@ -271,13 +283,23 @@ def _ids_rule(ids: NDArray[Any], fractions: NDArray[np.float64] | None = None) -
     return Rule(IDS, strides, ids.itemsize, 0, shared, axes, apart, real), ids, fractions
 
 
-def _documents(layout: Layout, tokens: int, boundaries: Any, start: Any) -> Place:
+def _documents(layout: Layout, tokens: int, boundaries: Any, start: Any, readable: bool) -> Place:
     if not layout.packed:
         raise ValueError(f"cu_seqlens: expected a layout with packed tokens 't' (as 'thd'), got {layout.letters!r}")
-    edges = integers("cu_seqlens", boundaries)
+    edges = integers("cu_seqlens", boundaries, readable)
     if edges.ndim != 1 or len(edges) < 1:
         raise ValueError(f"cu_seqlens: expected shape (documents + 1,), got {edges.shape}")
-    edges = np.ascontiguousarray(edges, np.int64)
+    documents = len(edges) - 1
+    if readable:
+        edges = np.ascontiguousarray(edges, np.int64)
+        _check_boundaries(edges, tokens)
+    begin = None if start is None else starts_of("start", start, documents, readable)
+    if isinstance(begin, int):
+        begin = np.full(documents, begin, np.int64)
+    return Rule(PACKED, documents=documents), edges, begin
+
+
+def _check_boundaries(edges: NDArray[np.int64], tokens: int) -> None:
     if edges[0] != 0 or edges[-1] != tokens:
         raise ValueError(
             f"cu_seqlens: expected boundaries from 0 to t = {tokens}, got {edges[0]} to {edges[-1]}; "
@@ -288,17 +310,12 @@ def _documents(layout: Layout, tokens: int, boundaries: Any, start: Any) -> Plac
     if falls.any():
         at = int(np.argmax(falls))
         raise ValueError(f"cu_seqlens: expected no decrease, got {edges[at]} then {edges[at + 1]} at index {at + 1}")
-    documents = len(edges) - 1
-    begin = None if start is None else _starts("start", start, documents)
-    if isinstance(begin, int):
-        begin = np.full(documents, begin, np.int64)
-    return Rule(PACKED, documents=documents), edges, begin
 
 
 def resolve_shift(layout: Layout, shape: tuple[int, ...], by: Any) -> Place:
     """The rule of a shift: all tokens of a row stand at ``by``, its own where there is one a row."""
     batch, tokens = 1 if layout.batch is None else shape[layout.batch], shape[layout.token]
-    offsets = _starts("by", by, None if layout.batch is None else batch)
+    offsets = starts_of("by", by, None if layout.batch is None else batch)
     column = np.full((1, 1), offsets, np.int64) if isinstance(offsets, int) else offsets[:, None]
     return _ids_rule(np.broadcast_to(column, (len(column), tokens)))
 
@@ -307,7 +324,7 @@ def resolve_lengths(layout: Layout, shape: tuple[int, ...], place: Place, length
     """How long the sequences of a call are, one number a row or document."""
     rule = place[0]
     batch = None if layout.batch is None else shape[layout.batch]
-    tokens = _starts("seq_lens", lengths, rule.documents if rule.kind == PACKED else batch)
+    tokens = starts_of("seq_lens", lengths, rule.documents if rule.kind == PACKED else batch)
     if isinstance(tokens, int):
         tokens = np.array([tokens], np.int64)
     if (tokens < 0).any():

@@ -106,12 +106,17 @@ def shift_(
     if not isinstance(rope, Rotary):
         raise TypeError(f"rope: expected fastpos.Rotary, got {rope!r}")
     check_settled(rope)
+    if hasattr(type(k), "__torch_function__"):
+        from . import torch_door
+
+        torch_door.shift_(rope, k, by, layout, backend)
+        return k
     plan.check_kind("k", k)
     places = plan.layout_for(rope, layout, k.ndim)
     place = resolve_shift(places, k.shape, by)
     plan.check_inputs(rope, (k,), places, ("k",))
     plan.check_output("k", k, k)
-    made = plan.make(rope, (k,), (k,), places, place[0], dispatch.choose(backend), factor=False)
+    made = plan.make(rope, (k,), (k,), places, place[0], dispatch.choose(backend), turn="shift")
     if k.size:
         execute(made, (k,), (k,), place)
     return k

@@ -227,7 +227,7 @@ def test_verify_passes_here():
     usable = [backend.name for backend in backends() if backend.usable]
     for name in usable:
         assert f"Backend {name}" in result.stdout
-    count = len(usable) * len(checks.checks(("float16", "bfloat16")))
+    count = len(usable) * len(checks.checks())
     assert sum(line.rstrip().endswith(" pass") for line in result.stdout.splitlines()) == count
     assert f"All {count} checks passed" in result.stdout
 
@@ -236,8 +236,9 @@ def test_verify_tells_a_wrong_backend(monkeypatch):
     """A result off by 1e-6 fails its line, and the command: the checks can tell."""
     true = checks.apply
     monkeypatch.setattr(checks, "apply", lambda *args, **kwargs: true(*args, **kwargs) * (1 + 1e-6))
-    some = [check for check in checks.checks(()) if check.what != "learned rows"]
-    monkeypatch.setattr(verify, "checks", lambda narrow: some)
+    # The arithmetic of transformers is off by more than that itself.
+    some = [check for check in checks.checks(()) if check.what != "learned rows" and '"hf"' not in check.what]
+    monkeypatch.setattr(verify, "checks", lambda: some)
     result = invoke("verify")
     assert result.exit_code == 1
     assert f"{2 * len(some)} of {2 * len(some)} checks failed" in result.stdout
@@ -303,16 +304,6 @@ def test_bench_refuses_before_it_measures(tmp_path, monkeypatch):
     result = invoke("bench", "--only", DECODE, "--plot", tmp_path / "result.png")
     assert result.exit_code == 1
     assert "--plot needs matplotlib" in result.stderr
-
-
-def test_bench_without_bfloat16(monkeypatch):
-    """Without ml_dtypes, bfloat16 is left out and that is said; asked for by name, it is an error."""
-    monkeypatch.setattr("fastpos.commands.facts.has_bfloat16", lambda: False)
-    result = invoke("bench", "--quick", "--only", "decode")
-    assert result.exit_code == 0, result.output
-    assert "bfloat16 is left out" in result.stdout
-    assert "bfloat16-halves" not in result.stdout
-    assert "ml_dtypes" in invoke("warmup", "--dtype", "bfloat16").stderr
 
 
 def test_quick_cases_exist():

@@ -1,5 +1,7 @@
 """Bad calls, one table: the same error on every backend, named in words, and not one byte written."""
 
+from importlib.util import find_spec
+
 import ml_dtypes
 import numpy as np
 import oracle
@@ -206,6 +208,57 @@ def test_refused(backend, function, error, message, encoding, arrays, arguments)
         function(encoding, *inputs, **given, backend=backend)
     assert raised.type is error
     assert memory(*inputs, given.get("out")) == before
+
+
+def tensors(value):
+    """Turn arrays into tensors on the same memory; TypeError or ValueError where there is no such tensor."""
+    if isinstance(value, tuple):
+        return tuple(map(tensors, value))
+    if type(value) is not np.ndarray:
+        return value
+    if not value.flags.writeable:
+        raise ValueError("PyTorch knows no read-only tensor")
+    from tensors import tensor_of
+
+    return tensor_of(value)
+
+
+def as_tensors(call):
+    """Tell whether a bad call on arrays can be made on tensors too."""
+    _, message, _, arrays, arguments = call
+    if "NumPy array" in message or "foreign" in message or ">f4" in message:
+        return False
+    try:
+        tensors(tuple(made(value) for value in (*arrays, *arguments.values())))
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+TENSOR_CALLS = [call for call in CALLS if as_tensors(call.values[1:])] if find_spec("torch") else []
+
+
+def test_most_bad_calls_are_made_on_tensors_too():
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    assert len(TENSOR_CALLS) > 0.85 * len(CALLS)
+
+
+@pytest.mark.parametrize(("function", "error", "message", "encoding", "arrays", "arguments"), TENSOR_CALLS)
+@pytest.mark.parametrize("places", ["as given", "as tensors"])
+def test_tensors_are_refused_alike(backend, function, error, message, encoding, arrays, arguments, places):
+    originals = [made(array) for array in arrays], {name: made(value) for name, value in arguments.items()}
+    before = memory(*originals[0], originals[1].get("out"))
+    inputs = [tensors(x) for x in originals[0]]
+    given = {name: tensors(value) if name == "out" else value for name, value in originals[1].items()}
+    for name in ("start", "positions", "cu_seqlens"):
+        value = given.get(name)
+        if places == "as tensors" and isinstance(value, np.ndarray | list) and len(np.atleast_1d(value)):
+            values = np.asarray(value)
+            given[name] = value if values.dtype == object else tensors(values)
+    with pytest.raises(error, match=message) as raised:
+        function(encoding, *inputs, **given, backend=backend)
+    assert raised.type is error
+    assert memory(*originals[0], originals[1].get("out")) == before
 
 
 def overlaps():

@@ -3,6 +3,8 @@
 The measure is always ``alone``: each token by itself, in fresh contiguous memory, on one thread, out of place.
 """
 
+import dataclasses
+
 import numpy as np
 import oracle
 import pytest
@@ -18,12 +20,12 @@ KINDS = ["rotary", "sinusoidal", "learned"]
 
 
 def alone(encoding, x, at, backend):
-    """Rows ``x`` (b, s, h, d) at positions (b, s), a token a call."""
+    """Rows ``x`` (b, s, h, d) at positions (b, s) or (axes, b, s), a token a call."""
     result = np.empty_like(x)
-    for index in np.ndindex(at.shape):
+    for index in np.ndindex(x.shape[:2]):
         token = x[index].copy()
         for head in range(len(token)):
-            arguments = {"positions": [int(at[index])], "layout": "td", "backend": backend}
+            arguments = {"positions": at[..., index[0], index[1], None], "layout": "td", "backend": backend}
             result[index][head] = fastpos.apply(encoding, token[head : head + 1], **arguments)[0]
     return result
 
@@ -45,7 +47,7 @@ def calls(draw, kind):
     b, s, h = (sizes[letter] if letter in layout.replace("t", "s") else 1 for letter in "bsh")
     seed = draw(st.integers(0, 2**32))
     x = np.random.default_rng(seed).standard_normal((b, s, h, encoding.width)).astype(dtype)
-    return encoding, x, layout, draw(stands(b, s, layout, kind == "learned"))
+    return encoding, x, layout, draw(stands(b, s, layout, encoding))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -88,10 +90,11 @@ def test_every_layout(backend, rng, layout):
 @given(data=st.data())
 def test_permuted_rows_give_permuted_results(backend, kind, data):
     encoding, x, _, stand = data.draw(calls(kind))
-    rows, at = x.reshape(-1, *x.shape[2:])[:, 0], stand.at.reshape(-1)
-    order = data.draw(st.permutations(range(len(at))))
+    rows, at = x.reshape(-1, *x.shape[2:])[:, 0], stand.at.reshape(*stand.at.shape[:-2], -1)
+    order = data.draw(st.permutations(range(len(rows))))
     want = fastpos.apply(encoding, rows, positions=at, layout="td", backend=backend)
-    assert_same(fastpos.apply(encoding, rows[order], positions=at[order], layout="td", backend=backend), want[order])
+    got = fastpos.apply(encoding, rows[order], positions=at[..., order], layout="td", backend=backend)
+    assert_same(got, want[order])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -107,7 +110,9 @@ def test_several_arrays_at_once(backend, threads, streamed, kind, data):
         shapes = [(*x.shape[:2], data.draw(st.integers(0, 3)), x.shape[3]) for _ in shapes]
     source = np.random.default_rng(5)
     values = [source.standard_normal(shape).astype(x.dtype) for shape in shapes]
-    want = [fastpos.apply(encoding, value, **where) for value in values]
+    # The first array is the queries.
+    keys = dataclasses.replace(encoding, query_scale=None) if kind == "rotary" else encoding
+    want = [fastpos.apply(keys if index else encoding, value, **where) for index, value in enumerate(values)]
     inputs = [data.draw(lyings(len(shape))).place(value)[0] for shape, value in zip(shapes, values, strict=True)]
     outputs = [data.draw(lyings(len(shape))).place(np.zeros(shape, x.dtype))[0] for shape in shapes]
     outputs = tuple(data.draw(st.sampled_from([x, y])) for x, y in zip(inputs, outputs, strict=True))

@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 from oracle import DTYPES
 
-from fastpos import Learned, Linear, Rotary, Sinusoidal
+from fastpos import Axes, Learned, Linear, LogScale, MinistralScale, Rotary, Sinusoidal
+from fastpos.encodings import coordinates
 from fastpos.positions import cu_seqlens, packed
 from fastpos.scaling import Llama3, YaRN
 
@@ -30,24 +31,51 @@ def encodings(draw, kind):
     if kind == "sinusoidal":
         scale = draw(st.sampled_from([1.0, math.sqrt(width)]))
         return Sinusoidal(width, base=base, interleaved=interleaved, embedding_scale=scale)
-    turned = draw(st.sampled_from([None, 2, 2 * (width // 4), 2 * ((width - 1) // 2)])) or None
+    turned = draw(st.sampled_from([None, 0, 2, 2 * (width // 4), 2 * ((width - 1) // 2)]))
     if turned is None and width % 2:
         turned = width - 1
-    scaling = draw(st.sampled_from([None, Linear(3.0), YaRN(8.0, 64), Llama3(8.0, 64)]))
-    return Rotary(width, base=base, rotary_dim=turned, interleaved=interleaved, scaling=scaling)
+    spare = width - (width if turned is None else turned)
+    more = draw(forms((width if turned is None else turned) // 2, interleaved))
+    start = draw(st.sampled_from([0, spare, spare // 2]))
+    scalings = [None, Linear(3.0), *([YaRN(8.0, 64), Llama3(8.0, 64)] if turned != 0 else [])]
+    scaling = draw(st.sampled_from(scalings))
+    more = {"interleaved": interleaved, "clockwise": draw(st.booleans()), **more}
+    return Rotary(width, base=base, rotary_dim=turned, rotary_start=start, scaling=scaling, **more)
+
+
+@st.composite
+def forms(draw, pairs, interleaved):
+    """What kernels are compiled for: a few forms that between them have every pairing, clock and scale."""
+    names = ["plain", "plain", "deinterleaved", "rounded", *(["axes", "real"] if pairs > 2 else [])]
+    name = draw(st.sampled_from(names))
+    if name == "deinterleaved":
+        scale = LogScale(draw(st.sampled_from([2.0, 300.0])))
+        return {"interleaved": True, "deinterleaved": True, "query_scale": scale}
+    if name == "rounded":
+        return {"interleaved": False, "numerics": "hf", "query_scale": MinistralScale(0.1, 16)}
+    if name == "plain":
+        return {}
+    first = draw(st.integers(1, pairs - 2))
+    second = draw(st.integers(1, pairs - first - 1))
+    sections = (first, second, pairs - first - second)
+    if name == "axes":
+        return {"interleaved": True, "axes": Axes(sections, own_frequencies=draw(st.booleans()))}
+    return {"interleaved": False, "axes": Axes(sections, own_channels=True, real=True)}
 
 
 @dataclass
 class Stand:
-    """Arguments that say where tokens stand, and the positions they mean, ``(b, s)``."""
+    """Arguments that say where tokens stand, and the positions they mean, ``(b, s)`` or ``(axes, b, s)``."""
 
     arguments: dict
     at: np.ndarray
 
 
 @st.composite
-def stands(draw, batch, tokens, layout, learned):
+def stands(draw, batch, tokens, layout, encoding):
     """Every rule that the layout allows: start, start by row, positions of every integer type and stride, documents."""
+    axes, real = coordinates(encoding)
+    learned = isinstance(encoding, Learned)
     places = st.integers(0, ROWS - 4 - tokens) if learned else st.sampled_from(PLACES) | st.integers(-5000, 5000)
     rules = [
         "start",
@@ -56,32 +84,44 @@ def stands(draw, batch, tokens, layout, learned):
         *(["documents"] if "t" in layout else []),
     ]
     rule = draw(st.sampled_from(rules))
+    if rule in ("positions", "ids"):
+        return draw(ids_stands(batch if rule == "ids" else 1, batch, tokens, places, axes, real, rule == "ids"))
     if rule == "start":
         start = draw(places)
-        return Stand({"start": start}, np.broadcast_to(start + np.arange(tokens), (batch, tokens)))
-    if rule == "starts":
+        arguments, at = {"start": start}, start + np.arange(tokens)
+    elif rule == "starts":
         starts = np.array(draw(st.lists(places, min_size=batch, max_size=batch)), np.int64)
-        return Stand({"start": starts}, starts[:, None] + np.arange(tokens))
-    if rule == "documents":
+        arguments, at = {"start": starts}, starts[:, None] + np.arange(tokens)
+    else:
         lengths = draw(st.lists(st.integers(0, tokens), max_size=3))
         lengths = [*lengths, tokens - sum(lengths)] if sum(lengths) <= tokens else [0, tokens, 0]
         starts = draw(st.none() | st.lists(places, min_size=len(lengths), max_size=len(lengths)))
-        at = packed(lengths, 0 if starts is None else starts)
-        return Stand({"cu_seqlens": cu_seqlens(lengths), "start": starts}, at[None])
-    rows = batch if rule == "ids" else 1
-    at = np.array(draw(st.lists(places, min_size=rows * tokens, max_size=rows * tokens)), np.int64).reshape(
-        rows, tokens
-    )
-    fits = [name for name in ("i8", "i4", "u1", "i2", "u4", "u8", ">i8", ">i4") if (at.astype(name) == at).all()]
-    ids = at.astype(draw(st.sampled_from(fits)))
+        arguments, at = (
+            {"cu_seqlens": cu_seqlens(lengths), "start": starts},
+            packed(lengths, 0 if starts is None else starts),
+        )
+    return Stand(arguments, np.broadcast_to(at, (*((axes,) if axes > 1 else ()), batch, tokens)))
+
+
+@st.composite
+def ids_stands(draw, rows, batch, tokens, places, axes, real, by_row):
+    """Positions a token, of a type that holds them, lying in memory in some way."""
+    shape = (*((axes,) if axes > 1 else ()), rows, tokens)
+    count = math.prod(shape)
+    at = np.array(draw(st.lists(places, min_size=count, max_size=count)), np.int64).reshape(shape)
+    names = ("i8", "i4", "u1", "i2", "u4", "u8", ">i8", ">i4")
+    ids = at.astype(draw(st.sampled_from([name for name in names if (at.astype(name) == at).all()])))
+    if real and draw(st.booleans()):
+        at = ids = at + np.array(draw(st.lists(st.floats(0, 0.99), min_size=count, max_size=count))).reshape(shape)
     memory = draw(st.sampled_from(["plain", "reversed", "every other", "transposed"]))
     if memory == "reversed":
-        ids = np.ascontiguousarray(ids[:, ::-1])[:, ::-1]
+        ids = np.ascontiguousarray(ids[..., ::-1])[..., ::-1]
     elif memory == "every other":
-        ids = np.repeat(ids, 2, axis=1)[:, ::2]
+        ids = np.repeat(ids, 2, axis=-1)[..., ::2]
     elif memory == "transposed":
         ids = np.asfortranarray(ids)
-    return Stand({"positions": ids if rule == "ids" else ids[0]}, np.broadcast_to(at, (batch, tokens)))
+    whole = np.broadcast_to(at, (*shape[:-2], batch, tokens))
+    return Stand({"positions": ids if by_row else ids[..., 0, :]}, whole)
 
 
 @dataclass

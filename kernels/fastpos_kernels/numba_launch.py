@@ -25,11 +25,12 @@ class Launch:
         self.held = held
         self.addresses = [record.ctypes.data for record in records]
 
-    def _kernel(self, outputs):
-        """Streamed stores need addresses that are multiples of 16, as NumPy's own are; a view of bytes may have others."""
-        if self.streamed and any(array.ctypes.data % 16 for array in outputs):
-            return self.compiled(False)
-        return self.kernel
+    def by_address(self) -> "Launch":
+        """The same launch for plain addresses (see ``at``) instead of NumPy arrays."""
+        records = [record.copy() for record in self.records]
+        for record in records:
+            record[numba_record.DATA_OFFSET] = 0
+        return Launch(self.compiled, self.streamed, records, *self.held)
 
     @staticmethod
     def _pieces(record) -> int:
@@ -39,10 +40,21 @@ class Launch:
 
     def __call__(self, inputs, outputs, where, starts, threads, checked):
         """Run on arrays like those the launch was made for; ``where`` is a number or an array, as the rule says."""
-        kernel = self._kernel(outputs)
         place = where if isinstance(where, int) else id(where)
         begin = 0 if starts is None else id(starts)
-        operands = iter([id(array) for pair in zip(inputs, outputs, strict=True) for array in pair])
+        operands = [id(array) for pair in zip(inputs, outputs, strict=True) for array in pair]
+        targets = [array.ctypes.data for array in outputs] if self.streamed else []
+        return self._run(operands, targets, place, begin, threads, checked)
+
+    def at(self, addresses, place, threads, checked):
+        """Run on addresses, an input and its output in turn; ``place`` is a number or the address of ids."""
+        return self._run(addresses, addresses[1::2], place, 0, threads, checked)
+
+    def _run(self, operands, targets, place, begin, threads, checked):
+        # Streamed stores need addresses that are multiples of 16, as NumPy's own are; a view of bytes may have others.
+        aligned = not self.streamed or not any(address % 16 for address in targets)
+        kernel = self.kernel if aligned else self.compiled(False)
+        operands = iter(operands)
         for record, address in zip(self.records, self.addresses, strict=True):
             pairs = list(islice(operands, 2 * int(record[numba_record.ARRAYS])))
             arguments = (address, *pairs, *(0,) * (4 - len(pairs)), place, begin)

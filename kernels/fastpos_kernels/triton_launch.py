@@ -1,0 +1,191 @@
+"""From a plan's arrays to handles, and from a call's tensors to kernels.
+
+The arrays of a plan stand for tensors: they have their shapes, strides in bytes and dtypes, and are never read.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+import triton.language as tl
+
+from . import triton_machine as machine
+from .rules import DONE, START
+from .triton_add import add_learned, add_sinusoid
+from .triton_handle import Handle, on_device, target_of
+from .triton_rotate import rotate
+
+COMPUTED = {2: tl.float32, 4: tl.float32, 8: tl.float64}
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Shape and strides of one or two arrays, as kernels take them."""
+
+    rows: int
+    tokens: int
+    heads: tuple[int, ...]
+    unit: int
+    strides: tuple[int, ...]
+
+
+def _strides(array: np.ndarray, axes) -> list[int]:
+    """Bytes from a batch row, token or head to the next, 0 where there is no next."""
+    return [0 if axis is None or array.shape[axis] <= 1 else array.strides[axis] for axis in axes]
+
+
+def geometry(arrays, axes, *further: int) -> Geometry:
+    """What a launch on ``arrays`` (input, output and perhaps the same again) has to say; ``further`` strides count too."""
+    x = arrays[0]
+    batch, tokens, _ = (1 if axis is None else x.shape[axis] for axis in axes)
+    if batch * tokens > machine.MOST_ROWS:
+        raise ValueError(
+            f"x: expected at most {machine.MOST_ROWS} tokens over all batch rows on a GPU, got {batch * tokens}"
+        )
+    strides = [stride for array in arrays for stride in _strides(array, axes)]
+    unit = machine.unit(x.itemsize, (*strides, *further))
+    heads = tuple(1 if axes[2] is None else array.shape[axes[2]] for array in arrays[::2])
+    return Geometry(batch * tokens, tokens, heads, unit, tuple(stride // (unit * x.itemsize) for stride in strides))
+
+
+class Piece:
+    """One kernel on one or two inputs, with a handle for every device and type of positions."""
+
+    def __init__(self, kernel, rule, arguments, constants):
+        self.kernel, self.rule = kernel, rule
+        self.arguments, self.constants = arguments, constants
+        self.handles = {}
+
+    def _handle(self, device, where, starts) -> Handle:
+        steps = (0, 0) if where is None else [stride // where.element_size() for stride in self.rule.ids_strides]
+        programs, before, after = self.arguments(*target_of(self.kernel))
+        fixed = (self.rule.documents, *before[:2], *steps, *before[2:], self.rule.kind, starts is not None, *after)
+        return Handle(self.kernel, programs, self.constants(device), fixed)
+
+    def __call__(self, arrays, where, starts) -> None:
+        first = arrays[0]
+        index = first.get_device()
+        if self.rule.kind == START:
+            key, start, where_tensor = index, where, first
+        else:
+            key, start, where_tensor = (index, where.dtype, None if starts is None else starts.dtype), 0, where
+        handle = self.handles.get(key)
+        if handle is None:
+            place = None if self.rule.kind == START else where
+            handle = self.handles[key] = self._handle(first.device, place, starts)
+        handle(index, arrays, where_tensor, where_tensor if starts is None else starts, start)
+
+
+class Launch:
+    """Pieces, each with the places of its arrays among a call's inputs; there are none where nothing is to do."""
+
+    def __init__(self, pieces):
+        self.pieces = pieces
+
+    def __call__(self, inputs, outputs, where, starts, threads, checked):
+        """Run on tensors like the arrays that the launch was made for; ``where`` is a number or a tensor."""
+        for piece, places in self.pieces:
+            arrays = []
+            for place in places:
+                arrays += (inputs[place], outputs[place])
+            on_device(arrays[0].get_device(), piece, arrays, where, starts)
+        return DONE
+
+
+@lru_cache(maxsize=64)
+def _clock(rates, wide: bool, interleaved: bool, device) -> tuple[torch.Tensor]:
+    """Words and bits of residuals on a device, in the order of the channels; one copy for all plans of an encoding."""
+    if wide:
+        bits = rates.residuals.view(np.int64)
+    else:
+        bits = rates.residuals.astype(np.float32).view(np.int32).astype(np.int64)
+    table = np.stack([rates.words, bits], axis=-1 if interleaved else 0)
+    return (torch.tensor(table, device=device),)
+
+
+def _pieces(inputs, outputs, size: int, piece_of) -> Launch:
+    """A launch of inputs taken ``size`` at a time, without those that are empty; a kernel for two is given one twice."""
+    full = [place for place, x in enumerate(inputs) if x.size]
+    pieces = []
+    for first in range(0, len(full), size):
+        places = full[first : first + size]
+        piece = piece_of([array for place in places for array in (inputs[place], outputs[place])])
+        pieces.append((piece, places * (size // len(places))))
+    return Launch(pieces)
+
+
+def bind_rotate(inputs, outputs, axes, rule, rates, head, stream: bool, threads: int) -> Launch:
+    """A launch that rotates each input into its output (the same array: in place), two inputs at a time."""
+    interleaved = head.interleaved
+    if head.start or head.deinterleaved or head.sections or rule.axes > 1 or rates.inv_freq is not None or rates.query:
+        raise ValueError(
+            "backend: triton rotates leading channels by one position, got another form; choose backend='numba'"
+        )
+    width, itemsize, pairs = inputs[0].shape[-1], inputs[0].itemsize, len(rates.words)
+
+    def piece_of(arrays):
+        shape = geometry(arrays, axes)
+        copied = 2 * pairs < width and any(x is not y for x, y in zip(arrays[::2], arrays[1::2], strict=True))
+        strides = shape.strides if len(arrays) == 4 else shape.strides * 2
+
+        def arguments(backend: str, lanes: int):
+            tile = machine.rotate_tile(shape.rows, shape.heads, pairs, itemsize, interleaved, lanes)
+            heads, groups = [0, 0], [0, 0]
+            for place, count in enumerate(shape.heads):
+                heads[place], groups[place] = count, machine.groups(count, tile)
+            blocks = machine.ceiling(pairs, tile.pairs)
+            programs = machine.rotate_programs(shape.rows, shape.heads, pairs, tile)
+            what = interleaved, width, pairs, copied, float(rates.factor), *heads, shape.unit
+            sizes = tile.rows, tile.heads, tile.pairs, tile.steps, *groups, blocks
+            return programs, (shape.rows, shape.tokens, *strides), (*what, *sizes)
+
+        return Piece(rotate, rule, arguments, lambda device: _clock(rates, itemsize == 8, interleaved, device))
+
+    return _pieces(inputs, outputs, 2, piece_of)
+
+
+def bind_sinusoidal(inputs, outputs, axes, rule, rates, interleaved: bool, scale: float, stream: bool, threads: int):
+    """A launch that adds sinusoids to each input times ``scale``."""
+    itemsize, pairs = inputs[0].itemsize, len(rates.words)
+
+    def piece_of(arrays):
+        shape = geometry(arrays, axes)
+
+        def arguments(backend: str, lanes: int):
+            tile = machine.sinusoid_tile(shape.rows, pairs, itemsize, interleaved, lanes)
+            blocks = machine.ceiling(pairs, tile.pairs)
+            hardware = machine.has_fast_sine(backend, itemsize)
+            alike = shape.strides[:2] == shape.strides[3:5]
+            what = interleaved, pairs, float(scale), shape.unit
+            sizes = tile.rows, tile.pairs, tile.steps, blocks, alike, hardware
+            return machine.add_programs(shape.rows, pairs, tile), _add_integers(shape), (*what, *sizes)
+
+        return Piece(add_sinusoid, rule, arguments, lambda device: _clock(rates, itemsize == 8, interleaved, device))
+
+    return _pieces(inputs, outputs, 1, piece_of)
+
+
+def _add_integers(shape: Geometry) -> tuple[int, ...]:
+    """What additive kernels take of a geometry: they know no heads."""
+    x_batch, x_token, _, y_batch, y_token, _ = shape.strides
+    return shape.rows, shape.tokens, x_batch, x_token, y_batch, y_token
+
+
+def bind_learned(inputs, outputs, axes, rule, table, offset: int, stream: bool, threads: int) -> Launch:
+    """A launch that adds rows of ``table``, a tensor on the inputs' device whose rows are contiguous."""
+    width, itemsize, computed = inputs[0].shape[-1], inputs[0].itemsize, COMPUTED[inputs[0].itemsize]
+
+    def piece_of(arrays):
+        shape = geometry(arrays, axes, table.stride(0) * itemsize)
+
+        def arguments(backend: str, lanes: int):
+            tile = machine.learned_tile(width, itemsize, lanes)
+            blocks = machine.ceiling(width, tile.pairs)
+            lookup = table.stride(0) // shape.unit, len(table), offset
+            what = width, shape.unit, tile.rows, tile.pairs, blocks, computed
+            return machine.add_programs(shape.rows, width, tile), (*_add_integers(shape), *lookup), what
+
+        return Piece(add_learned, rule, arguments, lambda device: (table,))
+
+    return _pieces(inputs, outputs, 1, piece_of)

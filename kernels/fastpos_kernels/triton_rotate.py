@@ -1,0 +1,176 @@
+"""Rotary kernel: sines and cosines of a block of tokens once, in registers, then the heads of q and k past them.
+
+Read and written: each element of each input once, in accesses of 16 bytes wherever strides allow. One launch serves two
+inputs: a scalar branch picks pointers and strides (a ``where`` on pointers would take 16-byte accesses apart). The next
+head is loaded before the last one is stored, for no load is moved above a store: twice as many bytes are under way.
+Shapes: rows are (batch, token) pairs, counted through; a tile is (rows, heads, pairs).
+"""
+
+import triton
+import triton.language as tl
+
+from .triton_clock import load_rates, sincos
+from .triton_jit import entry
+from .triton_positions import positions_of
+
+
+@triton.jit
+def _load(x, pairs: tl.constexpr, interleaved: tl.constexpr, shape: tl.constexpr, mask, computed: tl.constexpr):
+    """First and second channels of a tile of pairs, in the type that is computed in."""
+    if interleaved:
+        both = tl.load(x, mask=mask).to(computed)
+        a, b = tl.split(tl.reshape(both, (shape[0], shape[1], shape[2], 2)))
+    else:
+        a = tl.load(x, mask=mask).to(computed)
+        b = tl.load(x + pairs, mask=mask).to(computed)
+    return a, b
+
+
+@triton.jit
+def _store(y, pairs: tl.constexpr, interleaved: tl.constexpr, shape: tl.constexpr, mask, a, b):
+    kind: tl.constexpr = y.dtype.scalar.element_ty
+    if interleaved:
+        both = tl.reshape(tl.join(a, b), (shape[0], shape[1], 2 * shape[2]))
+        tl.store(y, both.to(kind), mask=mask)
+    else:
+        tl.store(y, a.to(kind), mask=mask)
+        tl.store(y + pairs, b.to(kind), mask=mask)
+
+
+@triton.jit
+def _carry(
+    x,
+    y,
+    x_row,
+    y_row,
+    x_step,
+    y_step,
+    inside,
+    head,
+    heads,
+    first: tl.constexpr,
+    width: tl.constexpr,
+    span: tl.constexpr,
+    tile_heads: tl.constexpr,
+    steps: tl.constexpr,
+):
+    """Copy the channels from ``first`` on, which no rotation touches, bit for bit."""
+    for at in range(first, width, span):
+        channel = (at + tl.arange(0, span))[None, None, :]
+        source, target = x + (x_row + channel), y + (y_row + channel)
+        for step in range(steps):
+            mask = inside & (channel < width) & (head + step * tile_heads < heads)
+            tl.store(target, tl.load(source, mask=mask), mask=mask)
+            source += x_step
+            target += y_step
+
+
+@entry
+def rotate(
+    x0,
+    y0,
+    x1,
+    y1,
+    rates,
+    where,
+    starts,
+    start: tl.int64,
+    documents: tl.int32,
+    rows: tl.int32,
+    tokens: tl.int32,
+    ids_batch: tl.int64,
+    ids_token: tl.int64,
+    x0_batch: tl.int64,
+    x0_token: tl.int64,
+    x0_head: tl.int64,
+    y0_batch: tl.int64,
+    y0_token: tl.int64,
+    y0_head: tl.int64,
+    x1_batch: tl.int64,
+    x1_token: tl.int64,
+    x1_head: tl.int64,
+    y1_batch: tl.int64,
+    y1_token: tl.int64,
+    y1_head: tl.int64,
+    rule: tl.constexpr,
+    started: tl.constexpr,
+    interleaved: tl.constexpr,
+    width: tl.constexpr,
+    pairs: tl.constexpr,
+    copied: tl.constexpr,
+    factor: tl.constexpr,
+    heads0: tl.constexpr,
+    heads1: tl.constexpr,
+    unit: tl.constexpr,
+    tile_rows: tl.constexpr,
+    tile_heads: tl.constexpr,
+    tile_pairs: tl.constexpr,
+    steps: tl.constexpr,
+    groups0: tl.constexpr,
+    groups1: tl.constexpr,
+    blocks: tl.constexpr,
+):
+    """Rotate ``x0`` into ``y0`` and ``x1`` into ``y1``, which have ``heads1`` heads (none: they are not there).
+
+    Array strides are in units of ``unit`` elements, so that the compiler knows what divides them; those of ids are in
+    elements. ``groups`` programs with ``steps`` times ``tile_heads`` heads each share a block of rows, and ``blocks``
+    programs share a row's pairs. ``copied``: whether channels that no rotation touches must be carried over.
+    """
+    wide: tl.constexpr = x0.dtype.element_ty == tl.float64
+    computed: tl.constexpr = tl.float64 if wide else tl.float32
+    program = tl.program_id(0)
+    block = program % blocks
+    group = program // blocks % (groups0 + groups1)
+    counted = program // (blocks * (groups0 + groups1)) * tile_rows + tl.arange(0, tile_rows)
+    row = tl.minimum(counted, rows - 1)
+    batch = (row.to(tl.uint32) // tokens.to(tl.uint32)).to(tl.int32)
+    token = row - batch * tokens
+    inside = counted < rows
+    position = positions_of(rule, started, where, starts, start, documents, ids_batch, ids_token, batch, token, inside)
+
+    span: tl.constexpr = 2 * tile_pairs if interleaved else tile_pairs
+    limit: tl.constexpr = 2 * pairs if interleaved else pairs
+    channel = (block * span + tl.arange(0, span))[None, None, :]
+    every = tl.broadcast_to(channel, (tile_rows, 1, span))
+    word, residual = load_rates(rates, every, pairs, interleaved, (tile_rows, 1, tile_pairs, 2), wide)
+    sine, cosine = sincos(position[:, None, None], word, residual, False)
+    if factor != 1.0:
+        sine, cosine = sine * factor, cosine * factor
+    minus = -sine
+
+    if group < groups0:
+        x, x_batch, x_token, x_head = x0, x0_batch, x0_token, x0_head
+        y, y_batch, y_token, y_head = y0, y0_batch, y0_token, y0_head
+        heads, first = heads0, group * (steps * tile_heads)
+    else:
+        x, x_batch, x_token, x_head = x1, x1_batch, x1_token, x1_head
+        y, y_batch, y_token, y_head = y1, y1_batch, y1_token, y1_head
+        heads, first = heads1, (group - groups0) * (steps * tile_heads)
+    head = (first + tl.arange(0, tile_heads))[None, :, None]
+    shape: tl.constexpr = (tile_rows, tile_heads, tile_pairs)
+    x_row = (batch.to(tl.int64) * x_batch + token.to(tl.int64) * x_token)[:, None, None] + head.to(tl.int64) * x_head
+    y_row = (batch.to(tl.int64) * y_batch + token.to(tl.int64) * y_token)[:, None, None] + head.to(tl.int64) * y_head
+    x_step, y_step = x_head * (tile_heads * unit), y_head * (tile_heads * unit)
+    source, target = x + (x_row * unit + channel), y + (y_row * unit + channel)
+
+    there = inside[:, None, None] & (channel < limit)
+    whole: tl.constexpr = heads0 % (steps * tile_heads) == 0 and heads1 % (steps * tile_heads) == 0
+    mask = there if whole else there & (head < heads)
+    exact: tl.constexpr = whole and pairs % tile_pairs == 0
+    a, b = _load(source, pairs, interleaved, shape, mask if not exact else None, computed)
+    for step in tl.static_range(steps):
+        store_mask = mask
+        if step + 1 < steps:
+            source += x_step
+            mask = there if whole else there & (head + (step + 1) * tile_heads < heads)
+            next_a, next_b = _load(source, pairs, interleaved, shape, mask if not exact else None, computed)
+        turned_a, turned_b = tl.fma(a, cosine, b * minus), tl.fma(b, cosine, a * sine)
+        _store(target, pairs, interleaved, shape, store_mask, turned_a, turned_b)
+        if step + 1 < steps:
+            target += y_step
+            a, b = next_a, next_b
+
+    if copied:
+        x_row, y_row, filled = x_row * unit, y_row * unit, inside[:, None, None]
+        if block == blocks - 1:
+            _carry(x, y, x_row, y_row, x_step, y_step, filled, head, heads, 2 * pairs, width, span, tile_heads, steps)
