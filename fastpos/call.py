@@ -7,7 +7,7 @@ import numpy as np
 from fastpos_kernels.rules import DONE, OVERLAP, START
 from numpy.typing import NDArray
 
-from . import dispatch, threads
+from . import dispatch, fields, threads
 from .encodings import Encoding, Learned, coordinates
 from .lengths import by_length, check_by_length, check_settled, cuts
 from .plan import (
@@ -104,11 +104,14 @@ def _run_by_length(
     if seq_lens is None:
         check_settled(encoding)
     rope = check_by_length(encoding)
+    if isinstance(seq_lens, int):
+        alike = rope.at_length(fields.integer("seq_lens", seq_lens, 0, HIGHEST))
+        return run(alike, inputs, out, start, positions, cu_seqlens, layout, backend)
     some = rope.at_length(0)
     _, outputs, place = prepare(some, inputs, out, start, positions, cu_seqlens, layout, backend)
     axes = layout_for(rope, layout, inputs[0].ndim)
     lengths = resolve_lengths(axes, inputs[0].shape, place, seq_lens)
-    if len({rope.at_length(int(length)) for length in lengths}) <= 1:
+    if len({id(rope.at_length(length)) for length in lengths.tolist()}) <= 1:
         alike = rope.at_length(int(lengths.max(initial=0)))
         return run(alike, inputs, outputs, start, positions, cu_seqlens, layout, backend)
     check_apart(inputs, outputs)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
-from functools import lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from .queries import QueryScale
 from .scaling import Linear, Scaling
 
 NUMERICS = ("exact", "hf")
+MAX_LENGTHS = 256
 
 
 @dataclass(frozen=True, repr=False)
@@ -189,19 +190,24 @@ class Rotary(Spelled):
         tokens = integer("length", length, 0, 1 << 62)
         if self.scaling is None or not self.scaling.by_length:
             return self
-        return _with_scaling(self, self.scaling.at_length(tokens))
+        chosen = self.scaling.chosen(tokens)
+        found = self._settled.get(chosen)
+        if found is None:
+            if len(self._settled) >= MAX_LENGTHS:
+                self._settled.clear()
+            found = self._settled[chosen] = replace(self, scaling=self.scaling.at_length(chosen))
+        return found
+
+    @cached_property
+    def _settled(self) -> dict[int, "Rotary"]:
+        """One object a length, for plans are kept by an encoding's identity, and a decoded token has no time for a new one."""
+        return {}
 
     @property
     def head(self) -> Head:
         """Where the pairs' channels lie."""
         sections = self.axes.sections if self.axes is not None and self.axes.own_channels else ()
         return Head(self.pairs, self.rotary_start, self.interleaved, self.deinterleaved, sections)
-
-
-# One object for equal lengths: plans are kept by the encoding's identity.
-@lru_cache(maxsize=256)
-def _with_scaling(rope: Rotary, scaling: Scaling) -> Rotary:
-    return replace(rope, scaling=scaling)
 
 
 def _rotary_dim(head_dim: int, rotary_dim: object) -> int:
