@@ -62,11 +62,11 @@ class Rates:
         return replace(self, factor=1.0, inv_freq=None, query=None)
 
 
-def _geometric(base: float, width: int) -> Iterable[Decimal]:
-    """``base ** (-2 i / width)`` for every pair, by repeated multiplication in 80 digits."""
-    ratio = (Decimal(base).ln() * -2 / width).exp()
-    frequency = Decimal(1)
-    for _ in range(width // 2):
+def _geometric(base: float, divisor: float, count: int, first: float = 1.0) -> Iterable[Decimal]:
+    """``first * base ** (-i / divisor)`` for ``count`` pairs, by repeated multiplication in 80 digits."""
+    ratio = (-Decimal(base).ln() / Decimal(divisor)).exp()
+    frequency = Decimal(first)
+    for _ in range(count):
         yield frequency
         frequency *= ratio
 
@@ -85,27 +85,36 @@ def _magnitude(encoding: Rotary | Sinusoidal) -> int:
     given = encoding.inv_freq if isinstance(encoding, Rotary) else None
     scaling = encoding.scaling if isinstance(encoding, Rotary) else None
     if given is None:
+        # A divisor below the number of pairs carries the last exponent beyond 1.
         largest = -math.log10(min(encoding.base, 1.0))
+        if isinstance(encoding, Sinusoidal):
+            assert encoding.divisor is not None
+            largest = largest * max(1.0, encoding.pairs / encoding.divisor) + math.log10(encoding.frequency_scale)
     else:
         largest = math.log10(max(1.0, *map(abs, given)))
     return max(0, math.ceil(largest - (0.0 if scaling is None else math.log10(scaling.factor))))
 
 
-def _sections(encoding: Rotary | Sinusoidal) -> tuple[int, ...]:
+def _sections(encoding: Rotary) -> tuple[int, ...]:
     """Pairs of each run of frequencies that begins with 1."""
-    axes = encoding.axes if isinstance(encoding, Rotary) else None
+    axes = encoding.axes
     return axes.sections if axes is not None and axes.own_frequencies else (encoding.pairs,)
 
 
 def _radians(encoding: Rotary | Sinusoidal) -> Iterable[Decimal]:
     """The frequency of every pair, exactly what sines and cosines are made from."""
-    if isinstance(encoding, Rotary) and encoding.numerics == "hf":
+    if isinstance(encoding, Sinusoidal):
+        assert encoding.divisor is not None
+        return _geometric(encoding.base, encoding.divisor, encoding.pairs, encoding.frequency_scale)
+    if encoding.numerics == "hf":
         return map(Decimal, map(float, single_frequencies(encoding)))
-    if isinstance(encoding, Rotary) and encoding.inv_freq is not None:
+    if encoding.inv_freq is not None:
         frequencies: Iterable[Decimal] = map(Decimal, encoding.inv_freq)
     else:
-        frequencies = chain(*(_geometric(encoding.base, 2 * section) for section in _sections(encoding) if section))
-    if isinstance(encoding, Rotary) and encoding.scaling is not None:
+        frequencies = chain(
+            *(_geometric(encoding.base, section, section) for section in _sections(encoding) if section)
+        )
+    if encoding.scaling is not None:
         factor = Decimal(encoding.scaling.factor)
         return (frequency / factor for frequency in frequencies)
     return frequencies
@@ -146,7 +155,7 @@ def rates(encoding: Rotary | Sinusoidal) -> Rates:
             residuals.append(float((turns - word) / TURN))
             whole.append(float(turns / TURN))
     clock = Rates(np.array(words, np.int64), np.array(residuals, np.float64), np.array(whole, np.float64))
-    return _fitted(clock, encoding) if isinstance(encoding, Rotary) else clock
+    return _fitted(clock, encoding) if isinstance(encoding, Rotary) else replace(clock, factor=encoding.scale)
 
 
 def _fitted(clock: Rates, encoding: Rotary) -> Rates:

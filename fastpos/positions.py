@@ -226,7 +226,7 @@ def resolve(
 
 
 def _ids(layout: Layout, batch: int, tokens: int, positions: Any, axes: int, real: bool) -> Place:
-    ids, fractions = _parts(positions) if real else (integers("positions", positions), None)
+    ids, fractions = parts(positions) if real else (integers("positions", positions), None)
     lead, named = ((), "") if axes == 1 else ((axes,), "axes, ")
     if layout.batch is None:
         letter = "t" if layout.packed else "s"
@@ -247,7 +247,7 @@ def _ids(layout: Layout, batch: int, tokens: int, positions: Any, axes: int, rea
     return _ids_rule(ids, fractions)
 
 
-def _parts(positions: Any) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
+def parts(positions: Any) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
     """Integers, or the whole parts and the fractions of real numbers, side by side in memory."""
     given = positions if isinstance(positions, np.ma.MaskedArray) else np.asarray(positions)
     if given.dtype.name not in ("float32", "float64"):
