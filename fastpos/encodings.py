@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .additive import Learned, Sinusoidal
 from .axes import Axes
 from .fields import MAX_WIDTH, Spelled, even, flag, integer, positive
 from .head import Head
+from .learned import Learned
 from .queries import QueryScale
 from .scaling import Linear, Scaling
+from .sinusoidal import Sinusoidal
 
 NUMERICS = ("exact", "hf")
 MAX_LENGTHS = 256
@@ -252,8 +253,9 @@ Encoding = Rotary | Sinusoidal | Learned
 
 def coordinates(encoding: Encoding) -> tuple[int, bool]:
     """How many coordinates a position has, and whether they may be real numbers."""
-    axes = encoding.axes if isinstance(encoding, Rotary) else None
-    return (1, False) if axes is None else (axes.count, axes.real)
+    if isinstance(encoding, Rotary) and encoding.axes is not None:
+        return encoding.axes.count, encoding.axes.real
+    return 1, isinstance(encoding, Sinusoidal) and encoding.real
 
 
 __all__ = ["Encoding", "Learned", "Rotary", "Sinusoidal", "coordinates"]
