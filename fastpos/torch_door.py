@@ -120,7 +120,8 @@ def shift_(rope: Encoding, k: Any, by: Any, layout: Any, backend: Any) -> None:
         rows = _ids("by", by, k)
         starts_of("by", standing("by", rows), batch, readable=False)
     else:
-        rows = torch.tensor([starts_of("by", by, None)], device=k.device)
+        # A fill, where a number from main memory would be a copy that a GPU is waited for, and no graph can capture.
+        rows = torch.full((1,), starts_of("by", by, None), dtype=torch.int64, device=k.device)
     positions = rows.reshape(-1, 1).expand(-1, k.shape[axes.token])
     inputs = (k,)
     apply(rope, inputs, inputs, None, positions if batch is not None else positions[0], None, layout, backend, "shift")
@@ -223,7 +224,7 @@ def _start(x: torch.Tensor, start: Any) -> int | torch.Tensor:
     if type(start) is int and LOWEST < start < HIGHEST:
         return start
     if isinstance(start, torch.Tensor):
-        if torch.compiler.is_compiling() or start.ndim or x.is_cuda:
+        if torch.compiler.is_compiling() or start.ndim or (x.is_cuda and not start.is_cpu):
             return _ids("start", start, x)
         return int(starts_of("start", start.item(), None))
     if torch.compiler.is_compiling():
