@@ -97,10 +97,11 @@ def apply(
     if type(x) is not np.ndarray and hasattr(type(x), "__torch_function__"):
         results = _to_tensors(encoding, inputs, out, (start, positions, cu_seqlens, layout, backend), seq_lens)
         return results if more else results[0]
-    if out is not None and type(start) is int and positions is None and cu_seqlens is None and seq_lens is None:
-        outputs = out if isinstance(out, tuple) else (out,)
-        key = (id(encoding), layout, backend, dispatch.process, dispatch.scope.get(), len(more))
-        if quick(latest_apart, key, inputs, outputs, start):
+    if type(start) is int and positions is None and cu_seqlens is None and seq_lens is None:
+        key = (id(encoding), layout, backend, dispatch.process, dispatch.scope.get(), len(more), out is None)
+        outputs = out if isinstance(out, tuple) else None if out is None else (out,)
+        outputs = quick(latest_apart, key, inputs, outputs, start)
+        if outputs is not None:
             return outputs if more else outputs[0]
     results = run(encoding, inputs, out, start, positions, cu_seqlens, layout, backend, seq_lens)
     return results if more else results[0]

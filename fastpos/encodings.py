@@ -2,20 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
-from functools import lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .additive import Learned, Sinusoidal
 from .axes import Axes
 from .fields import MAX_WIDTH, Spelled, even, flag, integer, positive
 from .head import Head
+from .learned import Learned
 from .queries import QueryScale
 from .scaling import Linear, Scaling
+from .sinusoidal import Sinusoidal
 
 NUMERICS = ("exact", "hf")
+MAX_LENGTHS = 256
 
 
 @dataclass(frozen=True, repr=False)
@@ -189,19 +191,24 @@ class Rotary(Spelled):
         tokens = integer("length", length, 0, 1 << 62)
         if self.scaling is None or not self.scaling.by_length:
             return self
-        return _with_scaling(self, self.scaling.at_length(tokens))
+        chosen = self.scaling.chosen(tokens)
+        found = self._settled.get(chosen)
+        if found is None:
+            if len(self._settled) >= MAX_LENGTHS:
+                self._settled.clear()
+            found = self._settled[chosen] = replace(self, scaling=self.scaling.at_length(chosen))
+        return found
+
+    @cached_property
+    def _settled(self) -> dict[int, "Rotary"]:
+        """One object a length, for plans are kept by an encoding's identity, and a decoded token has no time for a new one."""
+        return {}
 
     @property
     def head(self) -> Head:
         """Where the pairs' channels lie."""
         sections = self.axes.sections if self.axes is not None and self.axes.own_channels else ()
         return Head(self.pairs, self.rotary_start, self.interleaved, self.deinterleaved, sections)
-
-
-# One object for equal lengths: plans are kept by the encoding's identity.
-@lru_cache(maxsize=256)
-def _with_scaling(rope: Rotary, scaling: Scaling) -> Rotary:
-    return replace(rope, scaling=scaling)
 
 
 def _rotary_dim(head_dim: int, rotary_dim: object) -> int:
@@ -246,8 +253,9 @@ Encoding = Rotary | Sinusoidal | Learned
 
 def coordinates(encoding: Encoding) -> tuple[int, bool]:
     """How many coordinates a position has, and whether they may be real numbers."""
-    axes = encoding.axes if isinstance(encoding, Rotary) else None
-    return (1, False) if axes is None else (axes.count, axes.real)
+    if isinstance(encoding, Rotary) and encoding.axes is not None:
+        return encoding.axes.count, encoding.axes.real
+    return 1, isinstance(encoding, Sinusoidal) and encoding.real
 
 
 __all__ = ["Encoding", "Learned", "Rotary", "Sinusoidal", "coordinates"]

@@ -66,11 +66,11 @@ class Rates:
         return replace(self, factor=1.0, inv_freq=None, query=None)
 
 
-def _geometric(base: float, width: int) -> Iterable[Decimal]:
-    """``base ** (-2 i / width)`` for every pair, by repeated multiplication in 80 digits."""
-    ratio = (Decimal(base).ln() * -2 / width).exp()
-    frequency = Decimal(1)
-    for _ in range(width // 2):
+def _geometric(base: float, divisor: float, count: int, first: float = 1.0) -> Iterable[Decimal]:
+    """``first * base ** (-i / divisor)`` for ``count`` pairs, by repeated multiplication in 80 digits."""
+    ratio = (-Decimal(base).ln() / Decimal(divisor)).exp()
+    frequency = Decimal(first)
+    for _ in range(count):
         yield frequency
         frequency *= ratio
 
@@ -84,16 +84,19 @@ def _two_pi(digits: int) -> Decimal:
         return Decimal(mpmath.nstr(2 * mpmath.pi, digits + 3))
 
 
-def _sections(encoding: Rotary | Sinusoidal) -> tuple[int, ...]:
+def _sections(encoding: Rotary) -> tuple[int, ...]:
     """Pairs of each run of frequencies that begins with 1."""
-    axes = encoding.axes if isinstance(encoding, Rotary) else None
+    axes = encoding.axes
     return axes.sections if axes is not None and axes.own_frequencies else (encoding.pairs,)
 
 
 def _plain(encoding: Rotary | Sinusoidal) -> list[Decimal]:
-    if isinstance(encoding, Rotary) and encoding.inv_freq is not None:
+    if isinstance(encoding, Sinusoidal):
+        assert encoding.divisor is not None
+        return list(_geometric(encoding.base, encoding.divisor, encoding.pairs, encoding.frequency_scale))
+    if encoding.inv_freq is not None:
         return [Decimal(frequency) for frequency in encoding.inv_freq]
-    return [w for section in _sections(encoding) if section for w in _geometric(encoding.base, 2 * section)]
+    return [w for section in _sections(encoding) if section for w in _geometric(encoding.base, section, section)]
 
 
 def _scaled(encoding: Rotary | Sinusoidal, two_pi: Decimal) -> list[Decimal]:
@@ -156,7 +159,7 @@ def rates(encoding: Rotary | Sinusoidal) -> Rates:
             residuals.append(float((turns - word) / TURN))
             whole.append(float(turns / TURN))
     clock = Rates(np.array(words, np.int64), np.array(residuals, np.float64), np.array(whole, np.float64))
-    return _fitted(clock, encoding) if isinstance(encoding, Rotary) else clock
+    return _fitted(clock, encoding) if isinstance(encoding, Rotary) else replace(clock, factor=encoding.scale)
 
 
 def _fitted(clock: Rates, encoding: Rotary) -> Rates:

@@ -70,10 +70,10 @@ class Cut:
 
 def cuts(rope: Rotary, lengths: NDArray[np.int64], layout: Layout, place: Place, positions: Any) -> Iterator[Cut]:
     """Cut a call where the frequencies of its rows or documents change."""
-    clocks = [rope.at_length(int(length)) for length in lengths]
-    for clock, group in groupby(range(len(clocks)), key=clocks.__getitem__):
+    clocks = [rope.at_length(length) for length in lengths.tolist()]
+    for _, group in groupby(range(len(clocks)), key=lambda row: id(clocks[row])):
         rows = list(group)
-        yield _cut(clock, slice(rows[0], rows[-1] + 1), layout, place, positions)
+        yield _cut(clocks[rows[0]], slice(rows[0], rows[-1] + 1), layout, place, positions)
 
 
 def _cut(clock: Rotary, rows: slice, layout: Layout, place: Place, positions: Any) -> Cut:

@@ -145,6 +145,11 @@ CHECKPOINTS = {
         Rotary(64, base=1e5),
     ),
     "Granite 3 8B": ({**LLAMA, "model_type": "granite", "rope_theta": 10000000.0}, Rotary(128, base=1e7)),
+    "Yarn Llama 2 7B 64k": (
+        {**LLAMA, "max_position_embeddings": 65536, "rope_scaling": {"factor": 16.0, "finetuned": True, "type": "yarn",
+         "original_max_position_embeddings": 4096}},
+        Rotary(128, scaling=YaRN(16.0, 4096)),
+    ),
     "LLaVA": ({"model_type": "llava", "text_config": {**LLAMA, "rope_theta": 5e5}}, Rotary(128, base=5e5)),
     "Llama, dynamic": (
         {**LLAMA, "rope_scaling": {"type": "dynamic", "factor": 2.0}},

@@ -1,12 +1,16 @@
 """Configs as checkpoints ship them, and every kind of config that is refused."""
 
 import json
+import re
 import types
 
 import pytest
 from checkpoints import CHECKPOINTS, GEMMA_3, LLAMA, LLAMA_3_1, LONG, MINI, MODERNBERT, QWEN, SHORT, SMOLLM_3
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fastpos import Rotary
+from fastpos.frequencies import rates
 from fastpos.scaling import Linear, Proportional
 
 
@@ -62,6 +66,15 @@ def test_layers(config, layers):
         assert Rotary.from_config(config, layer=layer) == rope
 
 
+def test_layers_whose_parameters_are_null_stand_still():
+    """What a nested config says of a layer without positions."""
+    config = nested({"rope_type": "default", "rope_theta": 5e5}, sliding_attention=None)
+    assert Rotary.from_config(config, 0) == Rotary(128, base=5e5)
+    assert Rotary.from_config(config, 1) == Rotary(128, rotary_dim=0)
+    with pytest.raises(ValueError, match=r"layer: .*full_attention \(layers 0, 2\); sliding_attention \(layers 1, 3\)"):
+        Rotary.from_config(config)
+
+
 def test_every_source(tmp_path):
     """A dict, a file, its folder, a string or a path, and whatever has ``to_dict``."""
     config, rope = CHECKPOINTS["Llama 3 8B"]
@@ -96,7 +109,7 @@ REFUSED = [
     ({**LLAMA, "head_dim": "128"}, TypeError, "head_dim: expected an integer, got '128'"),
     ({**LLAMA, "head_dim": 127}, ValueError, "head_dim: .*even.*, got 127"),
     ({**LLAMA, "rope_theta": "1e4"}, TypeError, "rope_theta: expected a number, got '1e4'"),
-    ({**LLAMA, "rope_theta": -1}, ValueError, "rope_theta: expected a finite number above 0, got -1"),
+    ({**LLAMA, "rope_theta": -1}, ValueError, "rope_theta: expected a finite number of at least 1, got -1"),
     ({**LLAMA, "rope_scaling": "yarn"}, TypeError, "rope_scaling: expected an object of keys and values, got 'yarn'"),
     ({**LLAMA, "partial_rotary_factor": 0.5}, ValueError, r"partial_rotary_factor: expected 1, .*, got 0\.5"),
     ({**LLAMA, "rope_ratio": 2.0}, ValueError, r"rope_ratio: expected no such key, .* llama .*, got 2\.0"),
@@ -161,8 +174,10 @@ REFUSED = [
         ValueError,
         r"rope_scaling\.long_mscale: expected rope_scaling\.short_mscale = 1\.2, .*, got 1\.3",
     ),
-    ({**MINI, "partial_rotary_factor": 0.52}, ValueError, r"partial_rotary_factor: .* even number .*, got 0\.52, which is 49"),
+    ({**MINI, "partial_rotary_factor": 0.52}, ValueError, r"partial_rotary_factor: .* even number .*, got 0\.52"),
     ({**LLAMA, "position_embedding_type": "nope"}, ValueError, "position_embedding_type: expected one of .*, got 'nope'"),
+    ({**MINI, "partial_rotary_factor": 1e308}, ValueError, r"partial_rotary_factor: .*, got 1e\+308"),
+    (scaled({**YARN, "attention_factor": {"a": 1}}), TypeError, r"attention_factor: expected a number, got \{'a': 1\}"),
     ({"model_type": "falcon", "alibi": True}, ValueError, "alibi: expected False, .*ALiBi.*, got True"),
     (
         {"model_type": "falcon", "hidden_size": 4544, "num_attention_heads": 71, "head_dim": 128},
@@ -178,6 +193,7 @@ REFUSED = [
     (nested({"rope_type": "default"}), ValueError, r"rope_parameters\.sliding_attention: expected parameters for"),
     (nested({"rope_type": "default"}, rope_theta=3), ValueError, r"rope_parameters\.rope_theta: .* types of layers \(full"),
     (nested({"rope_type": "linear"}, sliding_attention=None), ValueError, r"full_attention\.factor: expected a value"),
+    (nested(None, sliding_attention=3), TypeError, r"rope_parameters\.sliding_attention: expected an object .*, got 3"),
     (nested({"foo": 1}, sliding_attention={}), ValueError, r"rope_parameters\.full_attention\.foo: expected no such key"),
     ({**MODERNBERT, "num_hidden_layers": None}, ValueError, "num_hidden_layers: expected a value, for its layers differ"),
     ({**SMOLLM_3, "no_rope_layers": [1, 0]}, ValueError, "no_rope_layers: expected num_hidden_layers = 36 .*, got 2"),
@@ -216,6 +232,64 @@ def test_refused_with_key_value_and_rule(config, error, message):
 def test_layers_refused(config, layer, error, message):
     with pytest.raises(error, match=message):
         Rotary.from_config(config, layer)
+
+
+HOSTILE = [
+    *(
+        None,
+        0,
+        -1,
+        1,
+        2,
+        97,
+        0.5,
+        1e308,
+        5e-324,
+        float("nan"),
+        float("inf"),
+        10**400,
+        True,
+        False,
+        "",
+        "yarn",
+        "longrope",
+    ),
+    *([], {}, [1], [None], {"a": 1}, {"full_attention": {}}, [1.0] * 48, ["full_attention"] * 32),
+]
+TOP = st.sampled_from(
+    "rope_theta rope_scaling rope_parameters head_dim hidden_size num_attention_heads num_hidden_layers layer_types "
+    "max_position_embeddings original_max_position_embeddings partial_rotary_factor model_type text_config rotary_dim "
+    "rotary_pct alibi no_rope_layers rope_interleave per_layer_config position_embedding_type sliding_window_pattern".split()
+)
+INNER = st.sampled_from(
+    "rope_type type factor original_max_position_embeddings attention_factor beta_fast beta_slow mscale mscale_all_dim "
+    "truncate short_factor long_factor low_freq_factor high_freq_factor rope_theta partial_rotary_factor mrope_section "
+    "mrope_interleaved llama_4_scaling_beta max_position_embeddings full_attention short_mscale finetuned".split()
+)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@settings(max_examples=400)
+@given(
+    st.sampled_from([*(config for config, _ in CHECKPOINTS.values()), GEMMA_3["text_config"], MODERNBERT, SMOLLM_3]),
+    st.dictionaries(TOP, st.sampled_from(HOSTILE), max_size=2),
+    st.dictionaries(INNER, st.sampled_from(HOSTILE), max_size=2),
+    st.sampled_from([None, 0, 3, "full_attention"]),
+)
+def test_whatever_a_config_says(config, top, inner, layer):
+    """A rotation whose clock can be made, or a refusal of the two kinds: nothing else comes out."""
+    changed = {**config, **top}
+    if inner:
+        rope = changed.get("rope_scaling")
+        changed["rope_scaling"] = {**(rope if isinstance(rope, dict) else {}), **inner}
+    try:
+        rope = Rotary.from_config(changed, layer)
+    except (ValueError, TypeError) as error:
+        said = str(error)
+    else:
+        said = f"expected {rope.pairs} words, got {len(rates(rope.at_length(1)).words)}"
+        assert rope.pairs == len(rates(rope.at_length(1)).words)
+    assert re.search("expected .* got ", said)
 
 
 def test_sources_refused(tmp_path):

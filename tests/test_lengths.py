@@ -1,6 +1,7 @@
 """Scalings that go by the length of a sequence: each row as if it were alone, and nothing chosen in silence."""
 
 import dataclasses
+import pickle
 
 import numpy as np
 import pytest
@@ -145,7 +146,7 @@ def x4():
     (lambda x: fastpos.apply(Sinusoidal(8), x[0], start=0, seq_lens=3), ValueError, "seq_lens: expected none, for Sin"),
     (lambda x: fastpos.apply(None, x, start=0, seq_lens=3), TypeError, "encoding: expected first an object"),
     (lambda x: fastpos.apply(LONG, x, seq_lens=3), TypeError, "expected start=, positions= or cu_seqlens="),
-    (lambda x: fastpos.apply(LONG, x, start=0, seq_lens=-3), ValueError, "seq_lens: expected 0 or more, got -3"),
+    (lambda x: fastpos.apply(LONG, x, start=0, seq_lens=-3), ValueError, "seq_lens: expected 0 to .*, got -3"),
     (lambda x: fastpos.apply(LONG, x, start=0, seq_lens=[3, -1]), ValueError, "seq_lens: expected 0 or more, got -1"),
     (lambda x: fastpos.apply(LONG, x, start=0, seq_lens=[3]), ValueError, r"seq_lens: .*shape \(2,\), one a row.*\(1,\)"),
     (lambda x: fastpos.apply(LONG, x, start=0, seq_lens=[[3, 3]]), ValueError, r"seq_lens: .*got shape \(1, 2\)"),
@@ -203,7 +204,13 @@ def test_rows_that_would_write_over_others_are_refused():
 def test_at_length():
     assert Rotary(8).at_length(5) == Rotary(8)
     assert not LONG.at_length(5).by_length
-    assert LONG.at_length(5).at_length(500) is LONG.at_length(5)
+    assert LONG.at_length(5).at_length(500) is LONG.at_length(5) is LONG.at_length(10)
+    assert LONG.at_length(11) is LONG.at_length(500) is not LONG.at_length(10)
+    copied = pickle.loads(pickle.dumps(LONG))
+    assert copied == LONG
+    assert copied.at_length(500) == LONG.at_length(500)
+    for length in range(1000):
+        assert DYNAMIC.at_length(length).scaling.length == max(length, 10)
     assert fastpos.warmup(LONG, dtypes=["float32"]) == ["rotate float32"]
     np.testing.assert_allclose(fastpos.table(LONG.at_length(11), positions=[1])[1][0, 0] / LONG.scaling.attention_scaling,
                                np.sin(1 / 4.0))  # fmt: skip

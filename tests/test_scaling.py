@@ -41,7 +41,7 @@ def test_linear(base, d, factor):
 def test_dynamic(base, d, factor, trained, length):
     rope = Rotary(d, base=base, scaling=DynamicNTK(factor, trained)).at_length(length)
     check(rope, formulas.dynamic(base, d, factor, trained, length))
-    assert rope is Rotary(d, base=base, scaling=DynamicNTK(factor, trained)).at_length(max(length, trained))
+    assert rope == Rotary(d, base=base, scaling=DynamicNTK(factor, trained)).at_length(max(length, trained))
 
 
 @given(bases, widths, growths, contexts, st.booleans(), st.floats(2, 64), st.floats(0.5, 2))

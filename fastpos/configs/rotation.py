@@ -1,5 +1,7 @@
 """The rotation of one layer, from a config's values and what its family's code does."""
 
+from collections.abc import Mapping
+
 from .. import fields
 from ..axes import Axes
 from ..encodings import Rotary
@@ -68,10 +70,13 @@ def _parameters(config: Values, family: Family, layer: Layer) -> tuple[Values, b
     if not said:
         return Values(family.rope.get(layer.type, family.rope.get("", {})), f"{config.name(LEVELS[0])}."), False
     (level, *_) = said
-    if not any(isinstance(value, dict) for value in level.content.values()):
+    types = {*(config.row("layer_types") or ()), *family.by_layer}
+    by_type = any(key in types for key in level.content) or all(
+        value is None or isinstance(value, Mapping) for value in level.content.values()
+    )
+    if not by_type:
         rule = family.by_layer.get(layer.type)
         return (level if rule is None or rule.scaled else Values({}, level.where)), False
-    types = {*(config.row("layer_types") or ()), *family.by_layer}
     for key in level.content:
         if key not in types:
             raise ValueError(
@@ -89,14 +94,14 @@ def _base(config: Values, rope: Values, family: Family, layer: Layer) -> float:
         return family.fixed_base
     rule = family.by_layer.get(layer.type)
     key, default = (family.name("rope_theta"), None) if rule is None else (rule.base_key, rule.base)
-    inside = rope.number("rope_theta")
-    beside = config.number(key) if key and config.has(key) else None
+    inside = rope.number("rope_theta", low=1)
+    beside = config.number(key, low=1) if key and config.has(key) else None
     if inside is not None and beside is not None and inside != beside:
         warn(f"{rope.name('rope_theta')}: {inside:g} is used, not {beside:g} of {config.name(key)}")
     found = inside if inside is not None else beside if beside is not None else default
     if found is not None:
         return found
-    return config.needed_number(key, "frequencies are its powers")
+    return config.needed_number(key, "frequencies are its powers", low=1)
 
 
 def _head_dim(config: Values, family: Family, layer: Layer) -> int:
@@ -133,11 +138,11 @@ def _rotary_dim(config: Values, rope: Values, family: Family, head_dim: int, who
     name = rope.name(PARTIAL) if inside is not None else config.name(key)
     if not family.partial:
         raise ValueError(f"{name}: expected 1, for the code of this model rotates whole heads, got {share:g}")
-    turning = int(head_dim * share)
-    if share > 1 or turning < 2 or turning % 2:
+    turning = int(head_dim * share) if share <= 1 else 0
+    if turning < 2 or turning % 2:
         raise ValueError(
-            f"{name}: expected a share of head_dim = {head_dim} with an even number of channels, got {share:g}, which is "
-            f"{turning}"
+            f"{name}: expected a share of head_dim = {head_dim} with an even number of channels that turn, "
+            f"got {share:g}"
         )
     return turning
 

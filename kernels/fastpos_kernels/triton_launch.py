@@ -155,8 +155,17 @@ def bind_rotate(inputs, outputs, axes, rule, rates, head, stream: bool, threads:
     return _pieces(inputs, outputs, 2, piece_of)
 
 
-def bind_sinusoidal(inputs, outputs, axes, rule, rates, interleaved: bool, scale: float, stream: bool, threads: int):
+def bind_sinusoidal(inputs, outputs, axes, rule, rates, waves, scale: float, stream: bool, threads: int):
     """A launch that adds sinusoids to each input times ``scale``."""
+    interleaved = waves.interleaved
+    if (
+        waves.sines != waves.cosines
+        or waves.zeros
+        or waves.cosine_first
+        or waves.padding_index is not None
+        or waves.real
+    ):
+        raise ValueError("backend: triton adds the paper's sinusoids, got another form; choose backend='numba'")
     itemsize, pairs = inputs[0].itemsize, len(rates.words)
 
     def piece_of(arrays):
