@@ -44,10 +44,10 @@ def test_dry_run(tmp_path):
     assert set(report["checks"]) == CHECKS
     assert report["checks"]["CUDA graphs"] == "not run: needs a GPU"
     assert [row["name"] for row in report["prefill"]] == [
-        "rotary, 4 tokens", "rotary, 8 tokens", "rotary, 8 tokens", "sinusoidal, 8 x 64", "sinusoidal, 8 x 64",
-        "learned, 8 x 64",
+        "rotary, 2 tokens", "rotary, 4 tokens", "rotary, 4 tokens", "sinusoidal, 4 x 64", "sinusoidal, 4 x 64",
+        "learned, 4 x 64",
     ]  # fmt: skip
-    assert [row["batch"] for row in report["decode"]] == [1, 8]
+    assert [row["batch"] for row in report["decode"]] == [1, 2]
     for row in (*report["prefill"], *report["decode"]):
         assert all(timing["median"] > 0 for timing in row["device"].values())
         # Every peer of the kind has figures or a reason; what comes with the test's requirements has figures.
