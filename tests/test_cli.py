@@ -115,7 +115,8 @@ def test_verify_tells_a_wrong_backend(monkeypatch):
     """A result off by 1e-6 fails its line, and the command: the checks can tell."""
     true = checks.apply
     monkeypatch.setattr(checks, "apply", lambda *args, **kwargs: true(*args, **kwargs) * (1 + 1e-6))
-    some = [check for check in checks.checks(()) if check.what != "learned rows"]
+    # Float32 angles are off by more than that themselves.
+    some = [check for check in checks.checks(()) if check.what != "learned rows" and '"hf"' not in check.what]
     monkeypatch.setattr(verify, "checks", lambda narrow: some)
     result = invoke("verify")
     assert result.exit_code == 1
