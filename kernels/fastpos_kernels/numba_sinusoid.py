@@ -1,7 +1,7 @@
 """Sinusoids of the rarer kinds: odd widths, cosines first, a factor, a row of padding, real-valued positions.
 
-Every row is exact and every vector masked by what is left of it, so one loop serves all of them, at 1.1 to 2 times what
-the common kind takes (``numba_add``).
+Every row is exact, of 16-bit types as well, so one loop serves all of them, at twice the time of the common kind in
+float32 and four times in 16-bit types (``numba_add``; 512 x 1024: 2.4 copies and 4.8; 2.2 and 8.6).
 """
 
 from functools import cache
@@ -91,7 +91,7 @@ def _row(storage, interleaved, record, x, y, heads, xh, yh, place):
     scale = fill(storage, read_float(record + EMBEDDING_SCALE * WORD))
     padded = field(record, PADDING) and field(place, 0) == field(record, PADDING_INDEX)
     factor = fill(storage, 0.0 if padded else read_float(record + FACTOR * WORD))
-    step = lanes(storage)
+    step, sine_at, cosine_at = lanes(storage), field(record, SINE_AT), field(record, COSINE_AT)
     for pair in range(0, pairs, 2 * step):
         s0, c0 = sincos_of_axes(storage, 1, real, place, 0, words, residuals, turns, 0, pair)
         s1, c1 = sincos_of_axes(storage, 1, real, place, 0, words, residuals, turns, 0, pair + step)
@@ -102,7 +102,7 @@ def _row(storage, interleaved, record, x, y, heads, xh, yh, place):
             i, left = i + 2 * step * size, left - 2 * step
             _put_pairs(storage, x + i, y + i, heads, xh, yh, s1, c1, scale, left)
         else:
-            i, j = field(record, SINE_AT) + pair * size, field(record, COSINE_AT) + pair * size
+            i, j = sine_at + pair * size, cosine_at + pair * size
             _put_two(storage, x + i, y + i, heads, xh, yh, s0, s1, scale, pairs - pair)
             _put_two(storage, x + j, y + j, heads, xh, yh, c0, c1, scale, cosines - pair)
     end, nothing = (pairs + cosines) * size, fill(storage, 0.0)
