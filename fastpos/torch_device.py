@@ -10,7 +10,7 @@ import torch
 from fastpos_kernels.rules import START
 
 from .plan import check_apart
-from .torch_request import Tensors, arrays_of, check_tensors, checks_values, key_of, planned
+from .torch_request import Tensors, arrays_of, check_tensors, checks_values, key_of, planned, request_of
 
 MAX_LAUNCHES = 4096
 INTEGERS = (torch.int8, torch.int16, torch.uint8, torch.uint16, torch.uint32, torch.uint64)

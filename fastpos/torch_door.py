@@ -121,7 +121,7 @@ def shift_(rope: Encoding, k: Any, by: Any, layout: Any, backend: Any) -> None:
         starts_of("by", standing("by", rows), batch, readable=False)
     else:
         # A fill, where a number from main memory would be a copy that a GPU is waited for, and no graph can capture.
-        rows = torch.full((1,), starts_of("by", by, None), dtype=torch.int64, device=k.device)
+        rows = torch.full((1,), int(starts_of("by", by, None)), dtype=torch.int64, device=k.device)
     positions = rows.reshape(-1, 1).expand(-1, k.shape[axes.token])
     inputs = (k,)
     apply(rope, inputs, inputs, None, positions if batch is not None else positions[0], None, layout, backend, "shift")
