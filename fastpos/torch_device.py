@@ -36,7 +36,8 @@ def run_on_device(
     where, begins = _native(where), _native(begins)
     if where is not None and request_of(call).rule == "cu_seqlens":
         # Kernels search boundaries, and take starts of documents, in arrays without gaps.
-        where, begins = where.contiguous(), None if begins is None else begins.contiguous()
+        where = where.contiguous()
+        begins = None if begins is None else begins.contiguous()
     apart = outputs is not inputs
     tensors = (*inputs, *outputs) if apart else inputs
     key = (inputs[0].device, *key_of(call, apart, tuple(ids for ids in (where, begins) if ids is not None), tensors))

@@ -245,7 +245,8 @@ def _ids(name: str, values: Any, x: torch.Tensor, real: bool = False) -> torch.T
         array = np.asarray(values)
         array = array if real and array.dtype.kind == "f" else integers(name, values).astype(np.int64)
         if not x.is_cuda:
-            return torch.tensor(array)
+            # Said, or PyTorch's default device would be it.
+            return torch.tensor(array, device="cpu")
     place = (
         f"one on {values.device}" if isinstance(values, torch.Tensor) else f"a {type(values).__name__} in main memory"
     )
@@ -271,7 +272,7 @@ def _table(encoding: Learned, x: torch.Tensor) -> torch.Tensor:
     key = (x.device, x.dtype)
     if key not in known:
         bits = encoding.table.dtype.name == "bfloat16"
-        values = torch.tensor(encoding.table.view(np.uint16) if bits else encoding.table)
+        values = torch.tensor(encoding.table.view(np.uint16) if bits else encoding.table, device="cpu")
         values = values.view(torch.bfloat16) if bits else values
         known[key] = values.to(x.device, values.dtype if values.dtype == x.dtype else computed)
     return known[key]

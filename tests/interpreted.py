@@ -102,9 +102,9 @@ def bind(encoding, inputs, outputs, layout, rule, launcher=kernels):
         table = tensor(stored_table(encoding, inputs[0].dtype.name))
         return launcher.bind_learned(*common, table, encoding.offset, False, 1)
     if isinstance(encoding, Rotary):
-        return launcher.bind_rotate(*common, rates(encoding), encoding.interleaved, False, 1)
+        return launcher.bind_rotate(*common, rates(encoding), encoding.head, False, 1)
     scale = encoding.embedding_scale
-    return launcher.bind_sinusoidal(*common, rates(encoding), encoding.interleaved, scale, False, 1)
+    return launcher.bind_sinusoidal(*common, rates(encoding), encoding.waves, scale, False, 1)
 
 
 def apply(encoding, *inputs, out=None, start=None, positions=None, cu_seqlens=None, layout=None):

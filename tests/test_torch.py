@@ -206,6 +206,21 @@ def test_sinusoids_in_every_dtype():
         assert_same(x, want)
 
 
+def test_the_default_device_is_not_that_of_positions_and_tables():
+    """Lists and arrays go to where the data is, whatever device PyTorch makes new tensors on."""
+    table, x, q = (
+        np.random.default_rng(1).standard_normal((20, 16), dtype=np.float32),
+        randn(2, 3, 16),
+        randn(2, 3, 2, 16),
+    )
+    for encoding, tensor in ((Learned(table), x), (ROPE, q)):
+        for place in ({"positions": [2, 0, 1]}, {"start": [4, 1]}):
+            want = right(encoding, tensor, **place)
+            with torch.device("meta"):
+                got = fastpos.apply(encoding, tensor, **place)
+            assert_same(got, want)
+
+
 def test_encodings_do_not_stay_alive():
     from fastpos import torch_decode
 

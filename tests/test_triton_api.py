@@ -123,3 +123,45 @@ def test_gradients_and_graphs():
         pe = Sinusoidal(4)
         call = torch.compile(lambda x: fastpos.apply(pe, x, start=3), fullgraph=True, backend="aot_eager")
         assert torch.equal(call(row), fastpos.apply(pe, row, start=3))
+
+
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64, torch.int8])
+def test_boundaries_and_starts_with_gaps(kind):
+    """Kernels search boundaries as they lie: those of a tensor with steps, of another type or not, are laid together."""
+    x = torch.randn(9, 2, 16)
+    edges = torch.tensor([0, 77, 5, 2, 5, 3, 9, 1], dtype=kind)[::2]
+    begins = torch.tensor([[3, 7], [77, 2], [4, 9]], dtype=kind)[:, 0]
+    for place in ({}, {"start": begins}, {"start": begins.contiguous()}):
+        want = fastpos.apply(ROPE, x, cu_seqlens=edges.contiguous(), **place)
+        for boundaries in (edges, edges.contiguous()):
+            for _ in range(2):
+                got = fastpos.apply(ROPE, x, cu_seqlens=boundaries, **place, backend="triton")
+                assert torch.equal(got, want)
+
+
+def test_gradients_of_rows_that_a_table_does_not_have():
+    """They go nowhere: an index out of range would end the process's use of a GPU."""
+    table = torch.randn(10, 16, requires_grad=True)
+    x = torch.randn(1, 5, 16, requires_grad=True)
+    place = torch.tensor([1, 8, -3, 1, 2**40])
+    result = fastpos.apply(Learned(table, offset=2), x, positions=place, backend="triton")
+    result.nansum().backward()
+    want = torch.zeros(10, 16)
+    want[3] = 2
+    assert torch.equal(table.grad, want)
+
+
+@pytest.mark.parametrize("backend", ["numba", "triton"])
+def test_shifts_by_a_number_wait_for_nothing(monkeypatch, backend):
+    """No tensor is made from a number in main memory, which a GPU would be waited for."""
+    k = torch.randn(2, 3, 2, 16)
+    want = k.clone()
+    fastpos.shift_(ROPE, want, -4)
+    fastpos.shift_(ROPE, k.clone(), 3, backend=backend)  # makes what further calls find
+
+    def refuse(*arguments, **named):
+        raise AssertionError("a tensor was made from numbers")
+
+    monkeypatch.setattr(torch, "tensor", refuse)
+    fastpos.shift_(ROPE, k, -4, backend=backend)
+    assert torch.equal(k, want)

@@ -228,7 +228,7 @@ from fastpos.positions import START_RULE
 from fastpos_kernels import triton_launch
 x = numpy.eye(1, 8, dtype=numpy.float32).reshape(1, 1, 1, 8)
 y = numpy.zeros_like(x)
-launch = triton_launch.bind_rotate([x], [y], (0, 1, 2), START_RULE, rates(Rotary(8)), False, False, 1)
+launch = triton_launch.bind_rotate([x], [y], (0, 1, 2), START_RULE, rates(Rotary(8)), Rotary(8).head, False, 1)
 launch([torch.from_numpy(x)], [torch.from_numpy(y)], 3, None, 1, True)
 print(abs(y[0, 0, 0, [0, 4]] - [numpy.cos(3), numpy.sin(3)]).max() < 1e-7, y.astype(bool).sum())
 """
@@ -236,6 +236,38 @@ print(abs(y[0, 0, 0, [0, 4]] - [numpy.cos(3), numpy.sin(3)]).max() < 1e-7, y.ast
 
 def test_the_environment_alone_chooses_the_interpreter():
     assert child(INTERPRETED, TRITON_INTERPRET="1")[0] == "True 2"
+
+
+def test_first_calls_are_refused_in_a_capture(device, monkeypatch):
+    """A known kind of call is captured; one that would copy and compile says what to do, and launches nothing."""
+
+    class OnGpu(torch.Tensor):
+        """A tensor that says it lies on a GPU."""
+
+        def get_device(self):
+            return 0
+
+        @property
+        def device(self):
+            return torch.device("cuda", 0)
+
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(triton_launch, "_clock", lambda *arguments: (torch.zeros(2, 24, dtype=torch.int64),))
+    capturing = False
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing)
+    plain = arrays(1)
+    q_k, known, new = [x.as_subclass(OnGpu) for x in plain], bound(plain), bound(plain)
+    known(q_k, q_k, 0, None, 1, True)
+    capturing = True
+    known(q_k, q_k, 7, None, 1, True)
+    before = len(device.launches)
+    assert before == 2
+    with pytest.raises(RuntimeError, match=r"on cuda:0 before a CUDA graph is captured.*ahead of the capture"):
+        new(q_k, q_k, 0, None, 1, True)
+    assert len(device.launches) == before
+    capturing = False
+    new(q_k, q_k, 0, None, 1, True)
+    assert len(device.launches) == before + 1
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

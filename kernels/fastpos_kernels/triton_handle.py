@@ -28,6 +28,15 @@ def target_of(kernel) -> tuple[str, int]:
     return target.backend, target.warp_size
 
 
+def check_not_captured(device: torch.device) -> None:
+    """Refuse to make a launch while a CUDA graph is captured: to copy rates and load a binary would break it off."""
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(
+            f"expected a first call of this kind on {device} before a CUDA graph is captured, for it copies and compiles what "
+            "the kernel needs; make one call with the same encoding, shapes, strides and dtypes ahead of the capture"
+        )
+
+
 class Handle:
     """A kernel with all its arguments but arrays and positions, on one device.
 

@@ -13,7 +13,7 @@ import triton.language as tl
 from . import triton_machine as machine
 from .rules import DONE, START
 from .triton_add import add_learned, add_sinusoid
-from .triton_handle import Handle, on_device, target_of
+from .triton_handle import Handle, check_not_captured, on_device, target_of
 from .triton_rotate import rotate
 
 COMPUTED = {2: tl.float32, 4: tl.float32, 8: tl.float64}
@@ -62,6 +62,7 @@ class Piece:
         self.handles = {}
 
     def _handle(self, device, where, starts) -> Handle:
+        check_not_captured(device)
         steps = (0, 0) if where is None else [stride // where.element_size() for stride in self.rule.ids_strides]
         programs, (rows, tokens, *strides), values = self.arguments(*target_of(self.kernel))
         integers = self.rule.documents, rows, tokens, *steps, *strides
