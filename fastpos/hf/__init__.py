@@ -1,10 +1,10 @@
 """One line for transformers: a live model's queries and keys rotated by fastpos, proven on the model itself.
 
-    import fastpos.hf
+import fastpos.hf
 
-    report = fastpos.hf.patch(model)  # or: with fastpos.hf.patch(model): ...
-    print(report)
-    fastpos.hf.unpatch(model)
+report = fastpos.hf.patch(model)  # or: with fastpos.hf.patch(model): ...
+print(report)
+fastpos.hf.unpatch(model)
 """
 
 from .patching import patch, unpatch

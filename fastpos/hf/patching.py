@@ -12,7 +12,7 @@ import torch
 from ..encodings import NUMERICS
 from .examples import examples
 from .probe import Mismatch, key_of, positions_of, roles_of, use_of
-from .report import ALONE, FUSED, PARTLY, Part, Report
+from .report import ALONE, FUSED, IDLE, PARTLY, Part, Report
 from .seams import Seam, constants, parameters, rotary_modules
 from .trace import Rotation, Trace, watch
 from .turns import Turns, in_place_of_rotation, in_place_of_waves
@@ -85,7 +85,7 @@ def _part(
     kind = type(module).__name__
     calls = [waves for waves in trace.waves if waves.module == name]
     if not calls:
-        return Part(name, kind, ALONE, "it made no cosines and sines in the run that was watched"), None
+        return Part(name, kind, IDLE, "it made no cosines and sines in the run that was watched"), None
     others = trace.others.get(name)
     if others:
         return Part(name, kind, ALONE, f"other code reads its waves: {', '.join(sorted(others))}"), None
@@ -99,6 +99,8 @@ def _part(
         label = ", ".join(str(value) for value in way)
         said = f"{label}: " if label else ""
         found: dict[Seam, _Site] = {}
+        if not rotations:
+            continue
         try:
             turns[way] = _turns(name, module, rotations, numerics, found)
         except Mismatch as mismatch:
@@ -106,6 +108,8 @@ def _part(
         else:
             sites |= found
             fused.append(said + ", ".join(dict.fromkeys(seam.name for seam in found)))
+    if not fused and not alone:
+        return Part(name, kind, IDLE, "nothing rotated with its waves in the run that was watched"), None
     state = (PARTLY if alone else FUSED) if fused else ALONE
     part = Part(name, kind, state, "; ".join(fused + alone))
     if not turns:
@@ -120,8 +124,6 @@ def _turns(
     name: str, module: torch.nn.Module, rotations: list[Rotation], numerics: str, sites: dict[Seam, _Site]
 ) -> Turns:
     """What is to be done wherever the module's waves went; ``Mismatch`` where that is not known."""
-    if not rotations:
-        raise Mismatch("no function that rotates was given its waves")
     turns = Turns(name)
     for rotation in rotations:
         seam = rotation.seam
@@ -131,13 +133,14 @@ def _turns(
         roles = roles_of(function, rotation)
         key = key_of(rotation, roles)
         width = next(rotation.given[x].shape[-1] for x in roles.data if rotation.given.get(x) is not None)
-        known = turns.uses.get(key)
+        uses = turns.backwards.uses if rotation.backwards else turns.uses
+        known = uses.get(key)
         if known is not None and width in known.encodings:
             continue
         use = use_of(module, module.forward, function, rotation, numerics)
         if known is not None:
             use = replace(use, encodings={**known.encodings, **use.encodings})
-        turns.uses[key] = use
+        uses[key] = use
         replacement = in_place_of_rotation(function, seam.label, tuple(parameters(function)), roles.constants)
         sites[seam] = _Site(seam, function, replacement, roles.constants)
     return turns

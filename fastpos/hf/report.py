@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 
-FUSED, PARTLY, ALONE = "fused", "partly", "left alone"
+FUSED, PARTLY, ALONE, IDLE = "fused", "partly", "left alone", "not used"
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Part:
         Its name in the model, and its class.
     state
         ``"fused"``: it hands positions on and queries and keys are rotated by one kernel. ``"left alone"``: it runs as it
-        did. ``"partly"``: for some types of layers.
+        did. ``"partly"``: for some types of layers. ``"not used"``: it was not called, and runs as it did where it is.
     why
         Which functions rotate, or what was in the way.
     """
@@ -49,8 +49,8 @@ class Report:
 
     @property
     def state(self) -> str:
-        """``"fused"`` where every rotary module is, ``"left alone"`` where none is, else ``"partly"``."""
-        states = {part.state for part in self.parts}
+        """``"fused"`` where every rotary module in use is, ``"left alone"`` where none is, else ``"partly"``."""
+        states = {part.state for part in self.parts} - {IDLE}
         return states.pop() if len(states) == 1 else PARTLY if states else ALONE
 
     def __enter__(self) -> "Report":

@@ -25,12 +25,16 @@ class Waves:
 
 @dataclass
 class Rotation:
-    """A call of a function that rotates: its arguments by name, and which of them are waves (their place there)."""
+    """A call of a function that rotates: its arguments by name, and which of them are waves (their place there).
+
+    ``backwards``: with the negative of its sines, which undoes a rotation.
+    """
 
     seam: Seam
     given: dict[str, Any]
     waves: Waves
     places: dict[str, int]
+    backwards: bool
 
 
 @dataclass
@@ -59,17 +63,19 @@ class _Watch(TorchFunctionMode):
         super().__init__()
         self.trace = trace
         self.quiet = 0
-        self.known: dict[int, tuple[Waves, int]] = {}
+        self.known: dict[int, tuple[Waves, int, bool]] = {}
         self.alive: list[torch.Tensor] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         if self.quiet or not self.known:
             return made
-        if args and _only_moves(func, args, kwargs):
-            source = self.seen(args[0])
-            if source is not None:
-                self.keep(made, *source)
+        source = self.seen(args[0]) if args else None
+        if source is not None and _only_moves(func, args, kwargs):
+            self.keep(made, *source)
+            return made
+        if source is not None and func is torch.Tensor.neg and source[1] == 1:
+            self.keep(made, source[0], source[1], not source[2])
             return made
         for leaf in tree_leaves((args, kwargs)):
             source = self.seen(leaf)
@@ -78,12 +84,12 @@ class _Watch(TorchFunctionMode):
                 self.trace.others.setdefault(source[0].module, set()).add(name)
         return made
 
-    def keep(self, wave: torch.Tensor, waves: Waves, place: int) -> None:
+    def keep(self, wave: torch.Tensor, waves: Waves, place: int, negative: bool = False) -> None:
         """Know a tensor again; it is kept alive, for it is known by its address."""
         self.alive.append(wave)
-        self.known[id(wave)] = (waves, place)
+        self.known[id(wave)] = (waves, place, negative)
 
-    def seen(self, value: Any) -> tuple[Waves, int] | None:
+    def seen(self, value: Any) -> tuple[Waves, int, bool] | None:
         return self.known.get(id(value)) if isinstance(value, torch.Tensor) else None
 
     @contextmanager
@@ -102,7 +108,7 @@ def _only_moves(func: Any, args: Any, kwargs: Any) -> bool:
 
 
 def _bound(function: Any, args: Any, kwargs: Any) -> dict[str, Any]:
-    return dict(zip(parameters(function), args, strict=False)) | kwargs
+    return {**dict(zip(parameters(function), args, strict=False)), **kwargs}
 
 
 def _watched_forward(watch: _Watch, name: str, forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -131,10 +137,11 @@ def _watched_function(watch: _Watch, seam: Seam, function: Callable[..., Any]) -
             return function(*args, **kwargs)
         with watch.inside():
             made = function(*args, **kwargs)
-        sources = {id(waves): waves for waves, _ in found.values()}
+        backwards = any(negative for _, _, negative in found.values())
+        sources = {id(waves): waves for waves, _, _ in found.values()}
         for waves in sources.values():
-            places = {name: place for name, (other, place) in found.items() if other is waves}
-            watch.trace.rotations.append(Rotation(seam, given, waves, places))
+            places = {name: place for name, (other, place, _) in found.items() if other is waves}
+            watch.trace.rotations.append(Rotation(seam, given, waves, places, backwards))
         return made
 
     return run

@@ -44,10 +44,15 @@ class Turns:
     It holds no tensor, so that compiled graphs, gradient checkpoints and hooks that move tensors pass it on.
     """
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, forwards: "Turns | None" = None) -> None:
         self.module = module
+        # The same the other way round, for code that negates sines.
+        self.backwards: Turns = Turns(module, self) if forwards is None else forwards
         # By the function and by its arguments that are no tensors.
         self.uses: dict[tuple[Any, ...], Use] = {}
+
+    def __neg__(self) -> "Turns":
+        return self.backwards
 
     def rotate(self, key: tuple[Any, ...], given: Mapping[str, Any], positions: torch.Tensor | None) -> Any:
         """The results of the function for its arguments."""
@@ -66,7 +71,7 @@ class Turns:
                 "the model was patched; give fastpos.hf.patch an example= that does so, or unpatch the model"
             )
         where = given[use.positions] if positions is None else positions
-        ids = where.expand(tensors[0].shape[0], -1)
+        ids = where.expand(*where.shape[:-2], tensors[0].shape[0], where.shape[-1])
         rows = tuple(x.float() for x in tensors) if use.single else tensors
         made = apply(encoding, *rows, positions=ids, layout=use.layout)
         turned = (made,) if len(tensors) == 1 else made
