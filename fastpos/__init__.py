@@ -4,6 +4,8 @@
 which function a model was trained with; ``start=``, ``positions=`` or ``cu_seqlens=`` say where its tokens stand.
 """
 
+from typing import Any
+
 from . import positions, scaling
 from .api import apply, apply_, explain, table
 from .axes import Axes
@@ -43,8 +45,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> str:
-    """``__version__``, when it is asked for: reading it takes 20 ms, a fifth of what NumPy's own import takes."""
+def __getattr__(name: str) -> Any:
+    """What takes long, when it is asked for: ``__version__`` (20 ms to read), ``hf`` and ``nn`` (which import PyTorch)."""
+    if name in ("hf", "nn"):
+        from importlib import import_module
+
+        return import_module(f"fastpos.{name}")
     if name == "__version__":
         from importlib.metadata import version
 

@@ -59,12 +59,14 @@ def apply(
     encoding
         ``Rotary``, ``Sinusoidal`` or ``Learned``: what the model was trained with.
     x, *more
-        One or more arrays of one dtype (float32, float16, bfloat16 of ml_dtypes, float64); head counts may differ.
+        One or more arrays of one dtype (float32, float16, bfloat16 of ml_dtypes, float64); head counts may differ. A
+        query scale of the encoding multiplies the first of them alone.
         Arithmetic is float32 (float64 for float64) with one rounding at the end.
     start
         Token j stands at ``start + j``: one integer, or one a batch row; with ``cu_seqlens`` one a document.
     positions
-        Integers ``(s,)``, ``(b, s)`` or ``(t,)`` in any order, repeated, negative (but for ``Learned``).
+        Integers ``(s,)``, ``(b, s)`` or ``(t,)`` in any order, repeated, negative (but for ``Learned``). With several
+        axes in the encoding ``(axes, s)``, ``(axes, b, s)`` or ``(axes, t)``; real numbers where it says so.
     cu_seqlens
         Boundaries ``(documents + 1,)`` of packed documents, each from 0 or from its ``start``.
     seq_lens
@@ -194,14 +196,15 @@ def table(
     start, length
         Positions ``start .. start + length``, or instead
     positions
-        Integers ``(n,)`` or a range.
+        Integers ``(n,)`` or a range; ``(axes, n)`` with several axes; real numbers where the encoding has them.
     dtype
         Of the result; made in float64 and rounded once.
 
     Returns
     -------
     tuple of ndarray or ndarray
-        Rotary: ``(cos, sin)``, each ``(n, rotary_dim / 2)``, any factor of the encoding included. Additive: ``(n, width)``.
+        Rotary: ``(cos, sin)``, each ``(n, rotary_dim / 2)``, any factor of the encoding included, but no query scale.
+        Additive: ``(n, width)``.
 
     Raises
     ------

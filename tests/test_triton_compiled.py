@@ -126,6 +126,11 @@ def test_rotate_many_rows(target, dtype, interleaved):
         check_accesses(found, values["steps"] * (1 if interleaved else 2))
         assert found.registers <= 64
         assert found.shared == 0
+        if TARGETS[target].backend == "cuda":
+            # Each written out (10 for sine and cosine, 2 for each head), and none made of a product and a sum.
+            pairs = values["tile_rows"] * values["tile_pairs"] // (32 * WARPS)
+            fused = found.count("FFMA") + found.count("FFMA2")  # which does two
+            assert fused.total() == pairs * (10 + 2 * values["steps"])
         if width == 128:
             check_cost(found, values, target, dtype, interleaved)
 
@@ -138,6 +143,10 @@ def test_rotate_few_rows(target, dtype, interleaved):
     check_accesses(found, 1 if interleaved else 2)
     assert found.registers <= 64
     assert len(found.opcodes) <= 600
+    if TARGETS[target].backend == "cuda" and not interleaved:
+        # As many for each pair as with many rows: the same roundings, so the same bits.
+        fused = found.count("FFMA") + found.count("FFMA2")
+        assert fused.total() == values["tile_heads"] * values["tile_pairs"] // (32 * WARPS) * (10 + 2)
 
 
 @pytest.mark.parametrize("target", TARGETS)

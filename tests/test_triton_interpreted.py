@@ -52,10 +52,19 @@ def test_sine_and_cosine_at_any_position(many, rng, base, width):
 
 @pytest.mark.parametrize(("base", "width"), [(1e4, 512), (100.0, 32)])
 def test_sinusoids_keep_their_last_places(many, rng, base, width):
-    at = positions(rng, 20, limit=2**20)
+    at = positions(rng, 20)
     cos, sin = oracle.waves(at, oracle.geometric(base, width))
     exact = oracle.join(sin, cos, interleaved=True)
     added = interpreted.apply(Sinusoidal(width, base=base), np.zeros((len(at), width), np.float32), positions=at)
+    oracle.assert_close(added, exact, 3 * oracle.ulp(exact, "float32"))
+
+
+def test_sines_next_to_zero(many):
+    """Where rates need more than 64 bits: numerators of fractions that come ever closer to pi."""
+    at = np.array([80143857, 165707065, 245850922, 411557987, 1068966896, -411557987])
+    cos, sin = oracle.waves(at, [1])
+    exact = oracle.join(sin, cos, interleaved=True)
+    added = interpreted.apply(Sinusoidal(2), np.zeros((len(at), 2), np.float32), positions=at)
     oracle.assert_close(added, exact, 3 * oracle.ulp(exact, "float32"))
 
 
@@ -156,11 +165,11 @@ def test_every_rule(form, rng, rows, integers):
         where = np.asfortranarray(at.astype(integers))
         kind = rule(interpreted.IDS, (0 if len(at) == 1 else where.strides[0], where.strides[1]), integers().itemsize)
     else:
-        lengths = [0, 3, 0, 7, 1, 0]
+        lengths = [0, 3, 0, 2, 1, 0, 0, 4, 1]
         where = np.cumsum([0, *lengths]).astype(integers)
         kind = rule(interpreted.PACKED, documents=len(lengths))
         starts = rng.integers(low, high, len(lengths)).astype(integers) if "started" in rows else None
-        at = np.repeat(np.zeros(6, np.int64) if starts is None else starts.astype(np.int64), lengths)
+        at = np.repeat(np.zeros(9, np.int64) if starts is None else starts.astype(np.int64), lengths)
         at = at + steps - np.repeat(where[:-1], lengths)
     y = np.empty_like(x)
     operands = [interpreted.tensor(array) for array in (x, y)]

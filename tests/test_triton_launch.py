@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+from children import child
 from oracle import DTYPES, assert_same
 
 from fastpos import Learned, Rotary, Sinusoidal
@@ -217,6 +218,24 @@ def test_the_device_of_the_tensors_is_the_current_one(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
     launch([Elsewhere()], [Elsewhere()], 0, None, 1, True)
     assert entered == [3, 3, "left", 3]
+
+
+INTERPRETED = """
+import numpy, torch
+from fastpos import Rotary
+from fastpos.frequencies import rates
+from fastpos.positions import START_RULE
+from fastpos_kernels import triton_launch
+x = numpy.eye(1, 8, dtype=numpy.float32).reshape(1, 1, 1, 8)
+y = numpy.zeros_like(x)
+launch = triton_launch.bind_rotate([x], [y], (0, 1, 2), START_RULE, rates(Rotary(8)), Rotary(8).head, False, 1)
+launch([torch.from_numpy(x)], [torch.from_numpy(y)], 3, None, 1, True)
+print(abs(y[0, 0, 0, [0, 4]] - [numpy.cos(3), numpy.sin(3)]).max() < 1e-7, y.astype(bool).sum())
+"""
+
+
+def test_the_environment_alone_chooses_the_interpreter():
+    assert child(INTERPRETED, TRITON_INTERPRET="1")[0] == "True 2"
 
 
 def test_first_calls_are_refused_in_a_capture(device, monkeypatch):

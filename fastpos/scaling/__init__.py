@@ -6,8 +6,8 @@ cosines and sines are multiplied with (1 where nothing else is said), ln the nat
 """
 
 from .by_length import DynamicNTK, LongRoPE
-from .fixed import Linear, Llama3, Proportional
+from .fixed import AttentionFactor, Linear, Llama3, Proportional
 from .rule import Scaling
 from .yarn import YaRN
 
-__all__ = ["DynamicNTK", "Linear", "Llama3", "LongRoPE", "Proportional", "Scaling", "YaRN"]
+__all__ = ["AttentionFactor", "DynamicNTK", "Linear", "Llama3", "LongRoPE", "Proportional", "Scaling", "YaRN"]

@@ -29,6 +29,32 @@ class Linear(Scaling):
 
 
 @dataclass(frozen=True)
+class AttentionFactor(Scaling):
+    """Frequencies as they are, and a factor: ``w'_i = w_i``, A = ``attention_factor``.
+
+    For a rotation whose ``inv_freq`` are scaled already, as those that a model of transformers holds beside its
+    ``attention_scaling``.
+
+    Examples
+    --------
+    >>> AttentionFactor(1.19).attention_scaling
+    1.19
+    """
+
+    attention_factor: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attention_factor", fields.positive("attention_factor", self.attention_factor))
+
+    @property
+    def attention_scaling(self) -> float:
+        return self.attention_factor
+
+    def scaled(self, plain: Sequence[Decimal], base: Decimal | None, two_pi: Decimal) -> list[Decimal]:
+        return list(plain)
+
+
+@dataclass(frozen=True)
 class Llama3(Scaling):
     """Pairs with long waves slowed down, those with short waves kept, a ramp between (Llama 3.1, Meta 2024; ``llama3``).
 

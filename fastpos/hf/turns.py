@@ -1,0 +1,140 @@
+"""What runs in a patched model: positions instead of cosines and sines, and one call of ``fastpos.apply`` on q and k."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..api import apply
+from ..encodings import Rotary
+
+
+@dataclass(frozen=True)
+class Use:
+    """One way in which a model calls a function that rotates, as it was seen and probed.
+
+    Attributes
+    ----------
+    data
+        The function's parameters for what it rotates; such an argument may be None.
+    positions
+        The parameter that is given positions in a patched model.
+    layout
+        Of the data, as ``fastpos.apply`` takes it.
+    encodings
+        By the channels of a head.
+    single
+        Whether the function computes in float32, whatever type its data has.
+    bare
+        Whether it returns one tensor, not a tuple.
+    """
+
+    data: tuple[str, ...]
+    positions: str
+    layout: str
+    encodings: Mapping[int, Rotary]
+    single: bool
+    bare: bool
+
+
+class Turns:
+    """Stands for the sines that a patched rotary module does not make: what is to be done with queries and keys instead.
+
+    It holds no tensor, so that compiled graphs, gradient checkpoints and hooks that move tensors pass it on.
+    """
+
+    def __init__(self, module: str, forwards: "Turns | None" = None) -> None:
+        self.module = module
+        # The same the other way round, for code that negates sines.
+        self.backwards: Turns = Turns(module, self) if forwards is None else forwards
+        # By the function and by its arguments that are no tensors.
+        self.uses: dict[tuple[Any, ...], Use] = {}
+
+    def __neg__(self) -> "Turns":
+        return self.backwards
+
+    def rotate(self, key: tuple[Any, ...], given: Mapping[str, Any], positions: torch.Tensor | None) -> Any:
+        """The results of the function for its arguments."""
+        use = self.uses.get(key)
+        if use is None:
+            raise ValueError(
+                f"{self.module}: {key[0]} was called in a way that was not seen when the model was patched, with "
+                f"{key[2:]}; give fastpos.hf.patch an example= that does, or unpatch the model"
+            )
+        tensors = tuple(given[name] for name in use.data if given.get(name) is not None)
+        width = tensors[0].shape[-1]
+        encoding = use.encodings.get(width)
+        if encoding is None:
+            raise ValueError(
+                f"{self.module}: {key[0]} was called with heads of {width} channels, but with {list(use.encodings)} when "
+                "the model was patched; give fastpos.hf.patch an example= that does so, or unpatch the model"
+            )
+        where = given[use.positions] if positions is None else positions
+        ids = where.expand(*where.shape[:-2], tensors[0].shape[0], where.shape[-1])
+        rows = tuple(x.float() for x in tensors) if use.single else tensors
+        made = apply(encoding, *rows, positions=ids, layout=use.layout)
+        turned = (made,) if len(tensors) == 1 else made
+        if use.single:
+            turned = tuple(y.to(x.dtype) for x, y in zip(tensors, turned, strict=True))
+        if use.bare:
+            return turned[0]
+        results = iter(turned)
+        return tuple(None if given.get(name) is None else next(results) for name in use.data)
+
+
+class Placed:
+    """Stands for complex waves, which are one tensor: positions, and what is to be done there."""
+
+    def __init__(self, positions: torch.Tensor, turns: Turns) -> None:
+        self.positions = positions
+        self.turns = turns
+
+    def to(self, *device: Any, **options: Any) -> "Placed":
+        """The positions on another device."""
+        return Placed(self.positions.to(*device, **options), self.turns)
+
+
+def in_place_of_waves(
+    original: Callable[..., Any],
+    names: tuple[str, ...],
+    positions: str,
+    constants: tuple[tuple[str, Any], ...],
+    turns: Mapping[tuple[Any, ...], Turns],
+    single: bool,
+) -> Callable[..., Any]:
+    """The forward of a rotary module that hands positions on; ``turns``: by its arguments that are no tensors."""
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        given = dict(zip(names, args, strict=False))
+        given.update(kwargs)
+        found = turns.get(tuple(given.get(name, default) for name, default in constants))
+        if found is None:
+            return original(*args, **kwargs)
+        return Placed(given[positions], found) if single else (given[positions], found)
+
+    return forward
+
+
+def in_place_of_rotation(
+    original: Callable[..., Any], label: str, names: tuple[str, ...], constants: tuple[tuple[str, Any], ...]
+) -> Callable[..., Any]:
+    """A function that rotates as it did, and by fastpos where it is given positions.
+
+    ``constants``: its parameters with a default, and that.
+    """
+
+    def rotate(*args: Any, **kwargs: Any) -> Any:
+        given = dict(zip(names, args, strict=False))
+        given.update(kwargs)
+        turns, positions = None, None
+        for value in given.values():
+            if isinstance(value, Turns):
+                turns = value
+            elif isinstance(value, Placed):
+                turns, positions = value.turns, value.positions
+        if turns is None:
+            return original(*args, **kwargs)
+        return turns.rotate((label, *(given.get(name, default) for name, default in constants)), given, positions)
+
+    return rotate
