@@ -59,12 +59,14 @@ def apply(
     encoding
         ``Rotary``, ``Sinusoidal`` or ``Learned``: what the model was trained with.
     x, *more
-        One or more arrays of one dtype (float32, float16, bfloat16 of ml_dtypes, float64); head counts may differ.
+        One or more arrays of one dtype (float32, float16, bfloat16 of ml_dtypes, float64); head counts may differ. A
+        query scale of the encoding multiplies the first of them alone.
         Arithmetic is float32 (float64 for float64) with one rounding at the end.
     start
         Token j stands at ``start + j``: one integer, or one a batch row; with ``cu_seqlens`` one a document.
     positions
-        Integers ``(s,)``, ``(b, s)`` or ``(t,)`` in any order, repeated, negative (but for ``Learned``).
+        Integers ``(s,)``, ``(b, s)`` or ``(t,)`` in any order, repeated, negative (but for ``Learned``). With several
+        axes in the encoding ``(axes, s)``, ``(axes, b, s)`` or ``(axes, t)``; real numbers where it says so.
     cu_seqlens
         Boundaries ``(documents + 1,)`` of packed documents, each from 0 or from its ``start``.
     seq_lens
@@ -97,10 +99,11 @@ def apply(
     if type(x) is not np.ndarray and hasattr(type(x), "__torch_function__"):
         results = _to_tensors(encoding, inputs, out, (start, positions, cu_seqlens, layout, backend), seq_lens)
         return results if more else results[0]
-    if out is not None and type(start) is int and positions is None and cu_seqlens is None and seq_lens is None:
-        outputs = out if isinstance(out, tuple) else (out,)
-        key = (id(encoding), layout, backend, dispatch.process, dispatch.scope.get(), len(more))
-        if quick(latest_apart, key, inputs, outputs, start):
+    if type(start) is int and positions is None and cu_seqlens is None and seq_lens is None:
+        key = (id(encoding), layout, backend, dispatch.process, dispatch.scope.get(), len(more), out is None)
+        outputs = out if isinstance(out, tuple) else None if out is None else (out,)
+        outputs = quick(latest_apart, key, inputs, outputs, start)
+        if outputs is not None:
             return outputs if more else outputs[0]
     results = run(encoding, inputs, out, start, positions, cu_seqlens, layout, backend, seq_lens)
     return results if more else results[0]
@@ -193,14 +196,15 @@ def table(
     start, length
         Positions ``start .. start + length``, or instead
     positions
-        Integers ``(n,)`` or a range.
+        Integers ``(n,)`` or a range; ``(axes, n)`` with several axes; real numbers where the encoding has them.
     dtype
         Of the result; made in float64 and rounded once.
 
     Returns
     -------
     tuple of ndarray or ndarray
-        Rotary: ``(cos, sin)``, each ``(n, rotary_dim / 2)``, any factor of the encoding included. Additive: ``(n, width)``.
+        Rotary: ``(cos, sin)``, each ``(n, rotary_dim / 2)``, any factor of the encoding included, but no query scale.
+        Additive: ``(n, width)``.
 
     Raises
     ------

@@ -7,7 +7,7 @@ import numpy as np
 from fastpos_kernels.rules import DONE, OVERLAP, START
 from numpy.typing import NDArray
 
-from . import dispatch, threads
+from . import dispatch, fields, threads
 from .encodings import Encoding, Learned, coordinates
 from .lengths import by_length, check_by_length, check_settled, cuts
 from .plan import (
@@ -38,19 +38,28 @@ latest_apart: dict[tuple[Any, ...], tuple[Any, int, Plan]] = {}
 
 def quick(
     known: dict[tuple[Any, ...], Any], key: tuple[Any, ...], inputs: tuple[Array, ...], outputs: Any, start: int
-) -> bool:
-    """Whether the plan last used by this encoding fits and has run: its kernel compares the arrays with those it knows."""
+) -> tuple[Array, ...] | None:
+    """The results if the plan last used by this encoding fits and has run: its kernel compares the arrays with those it knows.
+
+    ``outputs`` None asks for new arrays, as the plan was made for.
+    """
     try:
         found = known.get(key)
     except TypeError:  # a layout or backend that is no string: the long way says so
-        return False
-    if found is None or not LOWEST < start < HIGHEST or len(outputs) != len(inputs):
-        return False
+        return None
+    if found is None or not LOWEST < start < HIGHEST:
+        return None
+    if outputs is None:
+        outputs = tuple(np.empty_like(x, subok=False) for x in inputs)
+    elif len(outputs) != len(inputs):
+        return None
     kernel, record, _ = found
     first, out = id(inputs[0]), id(outputs[0])
     if len(inputs) == 1:
-        return bool(kernel(record, first, out, 0, 0, start, 0, 0, 0) == DONE)
-    return bool(kernel(record, first, out, id(inputs[1]), id(outputs[1]), start, 0, 0, 0) == DONE)
+        status = kernel(record, first, out, 0, 0, start, 0, 0, 0)
+    else:
+        status = kernel(record, first, out, id(inputs[1]), id(outputs[1]), start, 0, 0, 0)
+    return outputs if status == DONE else None
 
 
 def run(
@@ -75,7 +84,7 @@ def run(
         if len(known) >= MAX_PLANS:
             known.clear()
         key = (id(encoding), layout, backend, dispatch.process, dispatch.scope.get(), len(inputs) - 1)
-        known[key] = (plan.launch.kernel, plan.launch.addresses[0], plan)
+        known[key if plan.in_place else (*key, out is None)] = (plan.launch.kernel, plan.launch.addresses[0], plan)
     return outputs
 
 
@@ -95,15 +104,18 @@ def _run_by_length(
     if seq_lens is None:
         check_settled(encoding)
     rope = check_by_length(encoding)
+    if isinstance(seq_lens, int):
+        alike = rope.at_length(fields.integer("seq_lens", seq_lens, 0, HIGHEST))
+        return run(alike, inputs, out, start, positions, cu_seqlens, layout, backend)
     some = rope.at_length(0)
     _, outputs, place = prepare(some, inputs, out, start, positions, cu_seqlens, layout, backend)
     axes = layout_for(rope, layout, inputs[0].ndim)
     lengths = resolve_lengths(axes, inputs[0].shape, place, seq_lens)
-    if len({rope.at_length(int(length)) for length in lengths}) <= 1:
+    if len({id(rope.at_length(length)) for length in lengths.tolist()}) <= 1:
         alike = rope.at_length(int(lengths.max(initial=0)))
         return run(alike, inputs, outputs, start, positions, cu_seqlens, layout, backend)
     check_apart(inputs, outputs)
-    for cut in cuts(rope, lengths, axes, place):
+    for cut in cuts(rope, lengths, axes, place, positions):
         sources = tuple(cut.of(x) for x in inputs)
         targets = tuple(source if y is x else cut.of(y) for x, y, source in zip(inputs, outputs, sources, strict=True))
         run(cut.encoding, sources, targets, cut.start, cut.positions, cut.cu_seqlens, layout, backend)

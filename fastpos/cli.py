@@ -120,9 +120,11 @@ def warmup(
 
 @app.command()
 def bench(
-    quick: Annotated[bool, typer.Option("--quick", help="The main cases, within a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="The main cases: a minute; with --against, some.")] = False,
     only: Annotated[str, typer.Option(metavar="SUBSTRING", help="Only cases with this in their name.")] = "",
-    threads: Annotated[int, typer.Option(min=1, help="Threads of fastpos; a copy and NumPy have one.")] = 1,
+    threads: Annotated[
+        int, typer.Option(min=1, help="Threads of fastpos and of peers; a copy and NumPy have one.")
+    ] = 1,
     json: Annotated[
         Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Write all figures as JSON.")
     ] = None,
@@ -132,9 +134,26 @@ def bench(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE.png", dir_okay=False, help="Draw the ratios to a copy (matplotlib).")
     ] = None,
+    against: Annotated[
+        str,
+        typer.Option(metavar="auto|NAMES", help="Compare with other libraries instead: all installed, or a,b,c."),
+    ] = "",
+    position: Annotated[
+        int | None,
+        typer.Option(min=0, max=1 << 30, help="With --against: where the first token stands (learned rows: at 0)."),
+    ] = None,
 ) -> None:
     """Time fastpos against NumPy as it is used today and against a plain copy."""
     with _plainly():
         from .commands import bench
 
-        bench.run(quick=quick, only=only, threads=threads, json_file=json, markdown_file=markdown, plot_file=plot)
+        bench.run(
+            quick=quick,
+            only=only,
+            threads=threads,
+            json_file=json,
+            markdown_file=markdown,
+            plot_file=plot,
+            against=against,
+            position=position,
+        )

@@ -12,10 +12,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 NAMES = ("numpy", "numba", "triton")
 VARIABLE = "FASTPOS_BACKEND"
+OLDEST_TRITON = (3, 6)
 
 scope: ContextVar[str | None] = ContextVar("fastpos_backend", default=None)
 process: str | None = None
@@ -59,6 +61,22 @@ def _why_not_numba() -> str | None:
     return None
 
 
+def _why_not_triton() -> str | None:
+    for package in ("torch", "triton"):
+        if find_spec(package) is None:
+            return f"{package} is not installed: pip install 'fastpos[gpu]'"
+    try:
+        torch, triton = import_module("torch"), import_module("triton")
+    except Exception as error:  # libraries that do not fit raise errors of many kinds
+        return f"torch or triton cannot be imported: {error}"
+    if tuple(map(int, triton.__version__.split(".")[:2])) < OLDEST_TRITON:
+        wanted = ".".join(map(str, OLDEST_TRITON))
+        return f"triton {triton.__version__} is older than {wanted}: pip install --upgrade 'fastpos[gpu]'"
+    if not triton.knobs.runtime.interpret and not torch.cuda.is_available():
+        return "PyTorch finds no GPU (TRITON_INTERPRET=1 lets Triton's interpreter run its kernels on the CPU, slowly)"
+    return None
+
+
 @cache
 def find(name: str) -> Backend:
     """One backend by name, looked into once."""
@@ -66,7 +84,7 @@ def find(name: str) -> Backend:
         return Backend(name, None, _versions("numpy"))
     if name == "numba":
         return Backend(name, _why_not_numba(), _versions("numba", "llvmlite"))
-    return Backend(name, "its kernels are not part of this version yet", _versions("triton", "torch"))
+    return Backend(name, _why_not_triton(), _versions("triton", "torch"))
 
 
 def backends() -> tuple[Backend, ...]:

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal, localcontext
 from functools import lru_cache
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -67,11 +66,11 @@ class Rates:
         return replace(self, factor=1.0, inv_freq=None, query=None)
 
 
-def _geometric(base: float, width: int) -> Iterable[Decimal]:
-    """``base ** (-2 i / width)`` for every pair, by repeated multiplication in 80 digits."""
-    ratio = (Decimal(base).ln() * -2 / width).exp()
-    frequency = Decimal(1)
-    for _ in range(width // 2):
+def _geometric(base: float, divisor: float, count: int, first: float = 1.0) -> Iterable[Decimal]:
+    """``first * base ** (-i / divisor)`` for ``count`` pairs, by repeated multiplication in 80 digits."""
+    ratio = (-Decimal(base).ln() / Decimal(divisor)).exp()
+    frequency = Decimal(first)
+    for _ in range(count):
         yield frequency
         frequency *= ratio
 
@@ -85,53 +84,59 @@ def _two_pi(digits: int) -> Decimal:
         return Decimal(mpmath.nstr(2 * mpmath.pi, digits + 3))
 
 
-def _sections(encoding: Rotary | Sinusoidal) -> tuple[int, ...]:
+def _sections(encoding: Rotary) -> tuple[int, ...]:
     """Pairs of each run of frequencies that begins with 1."""
-    axes = encoding.axes if isinstance(encoding, Rotary) else None
+    axes = encoding.axes
     return axes.sections if axes is not None and axes.own_frequencies else (encoding.pairs,)
 
 
-def _exact(encoding: Rotary | Sinusoidal, two_pi: Decimal) -> list[Decimal]:
-    """Radians a token of every pair, by their formula, in the current context."""
-    given = encoding.inv_freq if isinstance(encoding, Rotary) else None
-    if given is not None:
-        plain = [Decimal(frequency) for frequency in given]
-    else:
-        plain = list(chain(*(_geometric(encoding.base, 2 * section) for section in _sections(encoding) if section)))
+def _plain(encoding: Rotary | Sinusoidal) -> list[Decimal]:
+    if isinstance(encoding, Sinusoidal):
+        assert encoding.divisor is not None
+        return list(_geometric(encoding.base, encoding.divisor, encoding.pairs, encoding.frequency_scale))
+    if encoding.inv_freq is not None:
+        return [Decimal(frequency) for frequency in encoding.inv_freq]
+    return [w for section in _sections(encoding) if section for w in _geometric(encoding.base, section, section)]
+
+
+def _scaled(encoding: Rotary | Sinusoidal, two_pi: Decimal) -> list[Decimal]:
+    """Radians a token of every pair, in the current context."""
+    plain = _plain(encoding)
     if not isinstance(encoding, Rotary) or encoding.scaling is None:
         return plain
-    return encoding.scaling.scaled(plain, Decimal(encoding.base) if given is None else None, two_pi)
+    base = Decimal(encoding.base) if encoding.inv_freq is None else None
+    return encoding.scaling.scaled(plain, base, two_pi)
 
 
-def _frequencies(encoding: Rotary | Sinusoidal, two_pi: Decimal) -> list[Decimal]:
-    """Radians a token of every pair: exactly what sines and cosines are made from."""
+def _radians(encoding: Rotary | Sinusoidal, two_pi: Decimal) -> list[Decimal]:
+    """The frequency of every pair, exactly what sines and cosines are made from."""
     if isinstance(encoding, Rotary) and encoding.numerics == "hf":
         return [Decimal(float(frequency)) for frequency in single_frequencies(encoding)]
-    return _exact(encoding, two_pi)
+    return _scaled(encoding, two_pi)
 
 
 @lru_cache(maxsize=64)
 def single_frequencies(encoding: Rotary) -> NDArray[np.float32]:
-    """The frequencies as transformers computes them: exponent, power and reciprocal each rounded to float32.
+    """The frequencies as transformers computes them: exponent, power, reciprocal and division each rounded to float32.
 
-    The power is rounded correctly. PyTorch's own is another float32 for about one frequency in 300; so may be those of
-    scalings other than linear, which are rounded once here. A model's own ``inv_freq`` repeats either to the bit.
+    The power is rounded correctly. PyTorch's own is another float32 for about one frequency in 300, which a model's own
+    ``inv_freq`` repeats to the bit; so it does for scalings other than ``Linear``, whose frequencies are rounded once here.
     """
-    scaling = encoding.scaling
-    if encoding.inv_freq is not None and scaling is None:
-        return np.array(encoding.inv_freq, np.float32)
-    if scaling is not None and not isinstance(scaling, Linear):
+    if encoding.scaling is not None and not isinstance(encoding.scaling, Linear):
         with localcontext(Context(prec=DIGITS)):
-            return np.array([float(frequency) for frequency in _exact(encoding, TWO_PI)], np.float32)
-    runs = [np.array(encoding.inv_freq, np.float32)] if encoding.inv_freq is not None else []
-    for section in _sections(encoding) if encoding.inv_freq is None else ():
-        exponents = np.arange(0, 2 * section, 2).astype(np.float32) / np.float32(2 * section)
-        with localcontext(Context(prec=40)):
-            logarithm = Decimal(float(np.float32(encoding.base))).ln()
-            powers = [float((logarithm * Decimal(float(exponent))).exp()) for exponent in exponents]
-        runs.append(np.float32(1) / np.array(powers, np.float32))
-    found: NDArray[np.float32] = np.concatenate(runs)
-    return found if scaling is None else found / np.float32(scaling.factor)
+            return np.array([float(frequency) for frequency in _scaled(encoding, TWO_PI)], np.float32)
+    if encoding.inv_freq is not None:
+        found = np.array(encoding.inv_freq, np.float32)
+    else:
+        runs = []
+        for section in _sections(encoding):
+            exponents = np.arange(0, 2 * section, 2).astype(np.float32) / np.float32(2 * section)
+            with localcontext(Context(prec=40)):
+                logarithm = Decimal(float(np.float32(encoding.base))).ln()
+                powers = [float((logarithm * Decimal(float(exponent))).exp()) for exponent in exponents]
+            runs.append(np.float32(1) / np.array(powers, np.float32))
+        found = np.concatenate(runs)
+    return found if encoding.scaling is None else found / np.float32(encoding.scaling.factor)
 
 
 @lru_cache(maxsize=64)
@@ -139,14 +144,14 @@ def rates(encoding: Rotary | Sinusoidal) -> Rates:
     """The clock of a rotary or sinusoidal encoding."""
     two_pi = TWO_PI
     with localcontext(Context(prec=DIGITS)):
-        frequencies = _frequencies(encoding, two_pi)
+        frequencies = _radians(encoding, two_pi)
         magnitude = max((frequency.adjusted() for frequency in frequencies), default=0)
     digits = DIGITS + max(0, magnitude)
     words, residuals, whole = [], [], []
     with localcontext(Context(prec=digits)):
         if digits > DIGITS:
             two_pi = _two_pi(digits)
-            frequencies = _frequencies(encoding, two_pi)
+            frequencies = _radians(encoding, two_pi)
         for frequency in frequencies:
             turns = frequency / two_pi * TURN
             word = int(turns.to_integral_value())
@@ -154,17 +159,16 @@ def rates(encoding: Rotary | Sinusoidal) -> Rates:
             residuals.append(float((turns - word) / TURN))
             whole.append(float(turns / TURN))
     clock = Rates(np.array(words, np.int64), np.array(residuals, np.float64), np.array(whole, np.float64))
-    return _fitted(clock, encoding) if isinstance(encoding, Rotary) else clock
+    return _fitted(clock, encoding) if isinstance(encoding, Rotary) else replace(clock, factor=encoding.scale)
 
 
 def _fitted(clock: Rates, encoding: Rotary) -> Rates:
     """What only rotations have: a factor, direction, axes, another arithmetic, the scale of queries."""
+    factor = 1.0 if encoding.scaling is None else encoding.scaling.attention_scaling
     single = single_frequencies(encoding) if encoding.numerics == "hf" else None
-    if encoding.scaling is not None:
-        clock = replace(clock, factor=encoding.scaling.attention_scaling)
     if encoding.clockwise:
         clock = replace(clock, words=-clock.words, residuals=-clock.residuals, turns=-clock.turns)
         single = None if single is None else -single
     axis = None if encoding.axes is None else encoding.axes.of_pairs()
     query = None if encoding.query_scale is None else encoding.query_scale.terms
-    return replace(clock, axis=axis, inv_freq=single, query=query)
+    return replace(clock, factor=factor, axis=axis, inv_freq=single, query=query)

@@ -1,4 +1,4 @@
-"""Where the channels of a head's pairs lie: the descriptor that rotations are given besides a clock."""
+"""Where pairs of channels lie: the descriptors that kernels are given besides a clock."""
 
 from dataclasses import dataclass, replace
 
@@ -31,3 +31,30 @@ class Head:
     def turned(self) -> "Head":
         """Where the pairs lie after the rotation."""
         return replace(self, interleaved=False, deinterleaved=False) if self.deinterleaved else self
+
+
+@dataclass(frozen=True)
+class Waves:
+    """Channels of a sinusoidal row.
+
+    Attributes
+    ----------
+    sines, cosines, zeros
+        How many channels have each; there are as many frequencies as sines. An odd width has a cosine less, or a zero.
+    interleaved
+        Whether sines stand in even channels and cosines in odd ones; else the ones come after the others, zeros last.
+    cosine_first
+        Whether the cosines come first; not when interleaved.
+    padding_index
+        The position whose row is all zeros; None for none.
+    real
+        Whether positions may be real numbers. A row's kernel then does not depend on whether they are.
+    """
+
+    sines: int
+    cosines: int
+    zeros: int = 0
+    interleaved: bool = True
+    cosine_first: bool = False
+    padding_index: int | None = None
+    real: bool = False

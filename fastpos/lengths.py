@@ -68,15 +68,15 @@ class Cut:
         return array[(slice(None),) * self.axis + (self.span,)]
 
 
-def cuts(rope: Rotary, lengths: NDArray[np.int64], layout: Layout, place: Place) -> Iterator[Cut]:
+def cuts(rope: Rotary, lengths: NDArray[np.int64], layout: Layout, place: Place, positions: Any) -> Iterator[Cut]:
     """Cut a call where the frequencies of its rows or documents change."""
-    clocks = [rope.at_length(int(length)) for length in lengths]
-    for clock, group in groupby(range(len(clocks)), key=clocks.__getitem__):
+    clocks = [rope.at_length(length) for length in lengths.tolist()]
+    for _, group in groupby(range(len(clocks)), key=lambda row: id(clocks[row])):
         rows = list(group)
-        yield _cut(clock, slice(rows[0], rows[-1] + 1), layout, place)
+        yield _cut(clocks[rows[0]], slice(rows[0], rows[-1] + 1), layout, place, positions)
 
 
-def _cut(clock: Rotary, rows: slice, layout: Layout, place: Place) -> Cut:
+def _cut(clock: Rotary, rows: slice, layout: Layout, place: Place, positions: Any) -> Cut:
     rule, where, starts = place
     if rule.kind == PACKED:
         assert not isinstance(where, int)
@@ -86,6 +86,10 @@ def _cut(clock: Rotary, rows: slice, layout: Layout, place: Place) -> Cut:
         return Cut(clock, layout.token, span, start=start, cu_seqlens=edges - edges[0])
     assert layout.batch is not None
     if rule.kind == IDS:
-        assert not isinstance(where, int)
-        return Cut(clock, layout.batch, rows, positions=where[0] if rule.same_for_batch else where[rows])
+        return Cut(
+            clock,
+            layout.batch,
+            rows,
+            positions=positions if rule.same_for_batch else np.asarray(positions)[..., rows, :],
+        )
     return Cut(clock, layout.batch, rows, start=where if isinstance(where, int) else where[rows])

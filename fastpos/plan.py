@@ -238,8 +238,8 @@ def make(
         clock, head = turned(rates(encoding), encoding.head, turn)
         launch = bind.bind_rotate(*common, clock, head, streamed, count)
     elif isinstance(encoding, Sinusoidal):
-        scale, pairs = encoding.embedding_scale, encoding.interleaved
-        launch = bind.bind_sinusoidal(*common, rates(encoding), pairs, scale, streamed, count)
+        scale = encoding.embedding_scale
+        launch = bind.bind_sinusoidal(*common, rates(encoding), encoding.waves, scale, streamed, count)
     else:
         table = stored_table(encoding, inputs[0].dtype.name)
         launch = bind.bind_learned(*common, table, encoding.offset, streamed, count)

@@ -238,7 +238,7 @@ def resolve(
 
 
 def _ids(layout: Layout, batch: int, tokens: int, positions: Any, readable: bool, axes: int, real: bool) -> Place:
-    ids, fractions = _parts(positions, readable) if real else (integers("positions", positions, readable), None)
+    ids, fractions = parts(positions, readable) if real else (integers("positions", positions, readable), None)
     lead, named = ((), "") if axes == 1 else ((axes,), "axes, ")
     if layout.batch is None:
         letter = "t" if layout.packed else "s"
@@ -259,7 +259,7 @@ def _ids(layout: Layout, batch: int, tokens: int, positions: Any, readable: bool
     return _ids_rule(ids, fractions)
 
 
-def _parts(positions: Any, readable: bool) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
+def parts(positions: Any, readable: bool = True) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
     """Integers, or the whole parts and the fractions of real numbers, side by side in memory."""
     given = positions if isinstance(positions, np.ma.MaskedArray) else np.asarray(positions)
     if given.dtype.name not in ("float32", "float64"):

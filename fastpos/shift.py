@@ -9,13 +9,26 @@ from numpy.typing import NDArray
 
 from . import dispatch, plan
 from .call import execute
-from .encodings import Encoding, Learned, Rotary
+from .encodings import Encoding, Learned, Rotary, Sinusoidal
 from .frequencies import rates
-from .head import Head
 from .lengths import check_settled
 from .positions import HIGHEST, LOWEST, resolve_shift
 
 Array = NDArray[Any]
+
+
+def _pairs(encoding: Rotary | Sinusoidal) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Channels of each pair in what is shifted: first and second, or sine and cosine."""
+    if isinstance(encoding, Rotary):
+        first, second, _, _ = numpy_head.channels(encoding.head.turned())
+        return first, second
+    waves = encoding.waves
+    if waves.sines != waves.cosines:
+        raise ValueError(f"encoding: a sine without its cosine has no linear map, as in an odd width, got {encoding}")
+    sine = np.arange(waves.sines)
+    if waves.interleaved:
+        return 2 * sine, 2 * sine + 1
+    return (sine + waves.cosines, sine) if waves.cosine_first else (sine, sine + waves.sines)
 
 
 def shift_matrix(encoding: Encoding, offset: int) -> NDArray[np.float64]:
@@ -54,8 +67,7 @@ def shift_matrix(encoding: Encoding, offset: int) -> NDArray[np.float64]:
         raise ValueError(f"offset: expected within +-2**62, got {offset}")
     sine, cosine = (wave[0] for wave in rates(encoding).sincos(np.array([int(offset)])))
     matrix = np.eye(encoding.width)
-    head = encoding.head.turned() if isinstance(encoding, Rotary) else Head(encoding.pairs, 0, encoding.interleaved)
-    first, second, _, _ = numpy_head.channels(head)
+    first, second = _pairs(encoding)
     # (sin, cos) of a sinusoid turns the other way round than the (first, second) channel of a rotated pair.
     direction = 1 if not isinstance(encoding, Rotary) else -1
     matrix[first, first] = matrix[second, second] = cosine

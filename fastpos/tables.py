@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 
 from .encodings import Encoding, Learned, Rotary, coordinates
 from .frequencies import rates
-from .positions import HIGHEST, LOWEST, integers
+from .positions import HIGHEST, LOWEST, integers, parts
+
+Parts = tuple[NDArray[np.int64], NDArray[np.float64] | None]
 
 
-def _positions(start: Any, length: Any, positions: Any, axes: int) -> NDArray[np.int64]:
+def _positions(start: Any, length: Any, positions: Any, axes: int, real: bool) -> Parts:
     if (start is None) == (positions is None):
         raise TypeError("table: expected either start= and length=, or positions=")
     if positions is None:
@@ -25,22 +27,26 @@ def _positions(start: Any, length: Any, positions: Any, axes: int) -> NDArray[np
             raise ValueError(f"length: expected 0 or more, got {length}")
         if not LOWEST <= start <= HIGHEST:
             raise ValueError(f"start: expected within +-2**62, got {start}")
-        return int(start) + np.arange(length, dtype=np.int64)
+        return int(start) + np.arange(length, dtype=np.int64), None
     if length is not None:
         raise TypeError("length: expected none beside positions=")
-    rows = integers("positions", positions)
+    rows, fractions = parts(positions) if real else (integers("positions", positions), None)
     if rows.ndim != 1 and not (axes > 1 and rows.ndim == 2 and len(rows) == axes):
         several = f" or (axes, n) = ({axes}, n)" if axes > 1 else ""
         raise ValueError(f"positions: expected shape (n,){several}, got {rows.shape}")
-    return rows.astype(np.int64)
+    return rows.astype(np.int64), fractions
+
+
+def _as_batch(fractions: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+    return None if fractions is None else fractions[:, None]
 
 
 def table_at(encoding: Encoding, start: Any, length: Any, positions: Any, dtype: np.dtype[Any]) -> Any:
     """The rows of ``fastpos.table``."""
-    rows = _positions(start, length, positions, coordinates(encoding)[0])
+    rows, fractions = _positions(start, length, positions, *coordinates(encoding))
     if isinstance(encoding, Rotary):
         clock = rates(encoding)
-        place = Place(rows if rows.ndim == 1 else rows[:, None], None)
+        place = Place(rows, fractions) if rows.ndim == 1 else Place(rows[:, None], _as_batch(fractions))
         sine, cosine = (wave.reshape(rows.shape[-1], encoding.pairs) for wave in numpy_rotate.waves(place, clock))
         return cosine.astype(dtype), sine.astype(dtype)
     if isinstance(encoding, Learned):
@@ -54,4 +60,4 @@ def table_at(encoding: Encoding, start: Any, length: Any, positions: Any, dtype:
             )
         return encoding.table[rows + encoding.offset].astype(dtype)
     clock = rates(encoding)
-    return numpy_add.sinusoid(rows, clock.words, clock.residuals, encoding.interleaved).astype(dtype)
+    return numpy_add.sinusoid(Place(rows, fractions), clock, encoding.waves).astype(dtype)

@@ -4,18 +4,13 @@ Positions are the kernel's to take. With FASTPOS_CHECK=1 (read once) they are co
 CPU calls are, which waits for the device.
 """
 
-import os
-from functools import cache
 from typing import Any
 
 import torch
 from fastpos_kernels.rules import START
 
-from .call import check_rows
-from .encodings import Learned, coordinates
-from .plan import check_apart, layout_for
-from .positions import resolve
-from .torch_request import Tensors, arrays_of, check_tensors, encoding_of, key_of, place_of, planned, request_of
+from .plan import check_apart
+from .torch_request import Tensors, arrays_of, check_tensors, checks_values, key_of, planned, request_of
 
 MAX_LAUNCHES = 4096
 INTEGERS = (torch.int8, torch.int16, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
@@ -23,9 +18,9 @@ INTEGERS = (torch.int8, torch.int16, torch.uint8, torch.uint16, torch.uint32, to
 _launches: dict[tuple[Any, ...], tuple[Any, set[tuple[int, ...]]]] = {}
 
 
-@cache
-def _checks_values() -> bool:
-    return os.environ.get("FASTPOS_CHECK", "0") not in ("", "0")
+def forget() -> None:
+    """Forget every launch."""
+    _launches.clear()
 
 
 def run_on_device(
@@ -39,11 +34,15 @@ def run_on_device(
 ) -> None:
     """Apply an encoding to one or two tensors on a device."""
     where, begins = _native(where), _native(begins)
+    if where is not None and request_of(call).rule == "cu_seqlens":
+        # Kernels search boundaries, and take starts of documents, in arrays without gaps.
+        where = where.contiguous()
+        begins = None if begins is None else begins.contiguous()
     apart = outputs is not inputs
     tensors = (*inputs, *outputs) if apart else inputs
     key = (inputs[0].device, *key_of(call, apart, tuple(ids for ids in (where, begins) if ids is not None), tensors))
     found = None if table is not None else _launches.get(key)
-    if found is not None and not _checks_values():
+    if found is not None and not checks_values():
         launch, known = found
         if _distances(tensors) in known:
             launch(inputs, outputs, start if where is None else where, begins, 1, True)
@@ -74,8 +73,6 @@ def _run(
     table: torch.Tensor | None,
     key: tuple[Any, ...],
 ) -> None:
-    if _checks_values():
-        _check_values(inputs[0], start, call, where, begins, table)
     in_place = all(x is y for x, y in zip(inputs, outputs, strict=True))
     sources = tuple(_rowwise(x) for x in inputs)
     targets = sources if in_place else tuple(_rowwise(y) for y in outputs)
@@ -102,22 +99,4 @@ def _remember(key: tuple[Any, ...], launch: Any, tensors: Tensors) -> None:
 
 def _rowwise(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor itself where its last axis is contiguous, else a contiguous copy."""
-    return tensor if tensor.shape[-1] <= 1 or tensor.stride(-1) == 1 else tensor.contiguous()
-
-
-def _check_values(
-    x: torch.Tensor,
-    start: int,
-    call: str,
-    where: torch.Tensor | None,
-    begins: torch.Tensor | None,
-    table: torch.Tensor | None,
-) -> None:
-    request = request_of(call)
-    encoding = encoding_of(request, table, "triton")
-    host = [None if ids is None else ids.cpu() for ids in (where, begins)]
-    layout = layout_for(encoding, request.layout, x.ndim)
-    axes, real = coordinates(encoding)
-    place = resolve(layout, tuple(x.shape), **place_of(request, start, *host), axes=axes, real=real)
-    if isinstance(encoding, Learned):
-        check_rows(encoding, place, x.shape[layout.token], x.numel())
+    return tensor if tensor.ndim == 0 or tensor.shape[-1] <= 1 or tensor.stride(-1) == 1 else tensor.contiguous()

@@ -120,7 +120,8 @@ def shift_(rope: Encoding, k: Any, by: Any, layout: Any, backend: Any) -> None:
         rows = _ids("by", by, k)
         starts_of("by", standing("by", rows), batch, readable=False)
     else:
-        rows = torch.tensor([starts_of("by", by, None)], device=k.device)
+        # A fill, where a number from main memory would be a copy that a GPU is waited for, and no graph can capture.
+        rows = torch.full((1,), int(starts_of("by", by, None)), dtype=torch.int64, device=k.device)
     positions = rows.reshape(-1, 1).expand(-1, k.shape[axes.token])
     inputs = (k,)
     apply(rope, inputs, inputs, None, positions if batch is not None else positions[0], None, layout, backend, "shift")
@@ -223,7 +224,7 @@ def _start(x: torch.Tensor, start: Any) -> int | torch.Tensor:
     if type(start) is int and LOWEST < start < HIGHEST:
         return start
     if isinstance(start, torch.Tensor):
-        if torch.compiler.is_compiling() or start.ndim or x.is_cuda:
+        if torch.compiler.is_compiling() or start.ndim or (x.is_cuda and not start.is_cpu):
             return _ids("start", start, x)
         return int(starts_of("start", start.item(), None))
     if torch.compiler.is_compiling():
@@ -244,7 +245,8 @@ def _ids(name: str, values: Any, x: torch.Tensor, real: bool = False) -> torch.T
         array = np.asarray(values)
         array = array if real and array.dtype.kind == "f" else integers(name, values).astype(np.int64)
         if not x.is_cuda:
-            return torch.tensor(array)
+            # Said, or PyTorch's default device would be it.
+            return torch.tensor(array, device="cpu")
     place = (
         f"one on {values.device}" if isinstance(values, torch.Tensor) else f"a {type(values).__name__} in main memory"
     )
@@ -270,7 +272,7 @@ def _table(encoding: Learned, x: torch.Tensor) -> torch.Tensor:
     key = (x.device, x.dtype)
     if key not in known:
         bits = encoding.table.dtype.name == "bfloat16"
-        values = torch.tensor(encoding.table.view(np.uint16) if bits else encoding.table)
+        values = torch.tensor(encoding.table.view(np.uint16) if bits else encoding.table, device="cpu")
         values = values.view(torch.bfloat16) if bits else values
         known[key] = values.to(x.device, values.dtype if values.dtype == x.dtype else computed)
     return known[key]

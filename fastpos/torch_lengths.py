@@ -45,7 +45,7 @@ def apply(
     # All is checked before the first part is written.
     torch_door.explain(rope.at_length(0), inputs, whole, start, positions, cu_seqlens, layout, backend)
     parts = []
-    for cut in cuts(rope, lengths, axes, place):
+    for cut in cuts(rope, lengths, axes, place, places[1]):
         sources: Any = tuple(cut.of(x) for x in inputs)
         targets: Any = whole if whole is None else sources if whole is inputs else tuple(cut.of(y) for y in whole)
         where = [_there(ids, device) for ids in (cut.start, cut.positions, cut.cu_seqlens)]

@@ -1,17 +1,18 @@
 """What an operator's arguments mean: the word ``call``, which stands in graphs, and tensors as arrays that stand for them."""
 
+import os
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, cast
 
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from . import dispatch, spelling
-from .call import prepare
-from .encodings import Encoding, Learned
-from .plan import Plan, Turn, name_of
-from .positions import Place
+from .call import check_rows, prepare
+from .encodings import Encoding, Learned, coordinates
+from .plan import Plan, Turn, layout_for, name_of
+from .positions import Place, resolve
 from .tensors import Array, check_plain, standing
 
 Tensors = tuple[torch.Tensor, ...]
@@ -92,6 +93,28 @@ def place_of(request: Request, start: int, where: torch.Tensor | None, begins: t
     return place
 
 
+@cache
+def checks_values() -> bool:
+    """Whether values on a device are copied to the host and checked there, which waits for it (FASTPOS_CHECK, read once)."""
+    return os.environ.get("FASTPOS_CHECK", "0") not in ("", "0")
+
+
+def _check_values(
+    encoding: Encoding,
+    request: Request,
+    x: torch.Tensor,
+    start: int,
+    where: torch.Tensor | None,
+    begins: torch.Tensor | None,
+) -> None:
+    host = [None if ids is None else ids.cpu() for ids in (where, begins)]
+    layout = layout_for(encoding, request.layout, x.ndim)
+    axes, real = coordinates(encoding)
+    place = resolve(layout, tuple(x.shape), **place_of(request, start, *host), axes=axes, real=real)
+    if isinstance(encoding, Learned):
+        check_rows(encoding, place, x.shape[layout.token], x.numel())
+
+
 def planned(
     inputs: Tensors,
     outputs: Tensors | None,
@@ -105,6 +128,8 @@ def planned(
     request, device = request_of(call), str(inputs[0].device)
     backend = dispatch.choose(request.backend, device)
     encoding = encoding_of(request, table, backend)
+    if backend == "triton" and checks_values():
+        _check_values(encoding, request, inputs[0], start, where, begins)
     sources, targets = arrays_of(inputs, inputs if outputs is None else outputs)
     plan, made, place = prepare(
         encoding,

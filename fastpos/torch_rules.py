@@ -65,14 +65,20 @@ def _interleaved(x: torch.Tensor, head: Head) -> torch.Tensor:
 def _table_gradient(
     request: Request, grad: torch.Tensor, place: tuple[int, Where, Where], shape: torch.Size, dtype: torch.dtype
 ) -> torch.Tensor:
-    """The sum of the gradients of all tokens that used a row; in float32 where the table is shorter."""
+    """The sum of the gradients of all tokens that used a row; in float32 where the table is shorter.
+
+    On a GPU a token may have asked for a row that is not there (its result is NaN). Its gradient goes to a row past the
+    end, which is dropped: an index out of range would end the process's use of the GPU.
+    """
     layout = layout_of("additive", request.layout, grad.ndim)
     rows_last = grad if layout.batch is None else grad.movedim((layout.batch, layout.token), (0, 1))
     batch, tokens = (1 if layout.batch is None else grad.shape[layout.batch]), grad.shape[layout.token]
     rows = positions_of(request.rule, batch, tokens, *place, device=grad.device) + int(request.words[len(OFFSET) : -1])
-    summed = torch.zeros(shape, dtype=torch.promote_types(dtype, torch.float32), device=grad.device)
-    summed.index_add_(0, rows.reshape(-1), rows_last.reshape(-1, shape[1]).to(summed.dtype))
-    return summed.to(dtype)
+    rows = torch.where((rows >= 0) & (rows < shape[0]), rows, shape[0])
+    kind = torch.promote_types(dtype, torch.float32)
+    summed = torch.zeros((shape[0] + 1, shape[1]), dtype=kind, device=grad.device)
+    summed.index_add_(0, rows.reshape(-1), rows_last.reshape(-1, shape[1]).to(kind))
+    return summed[:-1].to(dtype)
 
 
 def positions_of(

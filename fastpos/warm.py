@@ -52,14 +52,17 @@ def warmup(*encodings: Encoding, dtypes: Sequence[str] = DTYPES) -> list[str]:
 def _compile(encoding: Encoding, dtype: str) -> str:
     """Both kernels, for results that stay in the caches and for results streamed past them."""
     bind = dispatch.kernels("numba")
+    axes, real = coordinates(encoding)
+    rules = [START_RULE, replace(START_RULE, axes=axes, real=real)]
     for streamed in (False, True):
         if isinstance(encoding, Learned):
             bind.compiled("add_learned", dtype, plan.stored_table(encoding, dtype).dtype.name)(streamed)
         elif isinstance(encoding, Sinusoidal):
-            bind.compiled("add_sinusoidal", dtype, encoding.interleaved)(streamed)
+            operation = bind.sinusoid_of(rates(encoding), encoding.waves)
+            bind.compiled(operation, dtype, encoding.interleaved)(streamed)
         else:
-            axes, real = coordinates(encoding)
-            rules = [START_RULE, replace(START_RULE, axes=axes, real=real)]
-            for form in {bind.form_of(rule, rates(encoding), encoding.head) for rule in rules}:
+            # All lengths have one kernel.
+            clock = rates(encoding.at_length(0))
+            for form in {bind.form_of(rule, clock, encoding.head) for rule in rules}:
                 bind.compiled("rotate", dtype, form)(streamed)
     return plan.kernel_name(encoding)

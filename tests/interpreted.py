@@ -37,7 +37,25 @@ def _cast_impl(self, source, target):
     return _cast(self, source, target)
 
 
+def _fused(name: str, number: type) -> np.ufunc:
+    """Multiply and add with one rounding, as the C library does it, element by element."""
+    function = getattr(ctypes.CDLL(None), name)
+    function.argtypes, function.restype = [number] * 3, number
+    return np.frompyfunc(function, 3, 1)
+
+
+FUSED = {"float32": _fused("fmaf", ctypes.c_float), "float64": _fused("fma", ctypes.c_double)}
+
+
+def _create_fma(self, x, y, z):
+    """Round once; the interpreter of Triton 3.6 rounds the product, too."""
+    total = FUSED[z.data.dtype.name](x.data, y.data, z.data)
+    return interpreter.TensorHandle(np.asarray(total).astype(z.data.dtype), z.dtype.scalar)
+
+
 interpreter.InterpreterBuilder.cast_impl = _cast_impl
+if triton.__version__.startswith("3.6."):
+    interpreter.InterpreterBuilder.create_fma = _create_fma
 
 
 def _interpreted():
@@ -84,9 +102,9 @@ def bind(encoding, inputs, outputs, layout, rule, launcher=kernels):
         table = tensor(stored_table(encoding, inputs[0].dtype.name))
         return launcher.bind_learned(*common, table, encoding.offset, False, 1)
     if isinstance(encoding, Rotary):
-        return launcher.bind_rotate(*common, rates(encoding), encoding.interleaved, False, 1)
+        return launcher.bind_rotate(*common, rates(encoding), encoding.head, False, 1)
     scale = encoding.embedding_scale
-    return launcher.bind_sinusoidal(*common, rates(encoding), encoding.interleaved, scale, False, 1)
+    return launcher.bind_sinusoidal(*common, rates(encoding), encoding.waves, scale, False, 1)
 
 
 def apply(encoding, *inputs, out=None, start=None, positions=None, cu_seqlens=None, layout=None):

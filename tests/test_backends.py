@@ -191,3 +191,41 @@ def test_import_loads_no_compiler():
 def test_numpy_calls_load_no_compiler_either():
     code = "fastpos.apply(fastpos.Rotary(8), numpy.ones((1, 2, 1, 8)), start=0, backend='numpy')"
     assert child(f"import fastpos, numpy, sys; {code}; print('numba' in sys.modules)")[0] == "False"
+
+
+def why_not_triton(setup="", **environment):
+    """Say in a fresh process why Triton's kernels cannot run, and the error of a call that asks for them."""
+    code = f"""
+import sys
+{setup}
+import fastpos, numpy
+print(fastpos.backends()[2].reason)
+try:
+    fastpos.apply(fastpos.Rotary(8), numpy.ones((1, 2, 1, 8)), start=1, backend="triton")
+except ValueError as error:
+    print(error)
+"""
+    return child(code, **environment)[0].splitlines()
+
+
+@pytest.mark.parametrize(("setup", "reason"), [
+    ("sys.modules['triton'] = None", "triton is not installed: pip install 'fastpos[gpu]'"),
+    ("sys.modules['torch'] = None", "torch is not installed: pip install 'fastpos[gpu]'"),
+    ("import triton; triton.__version__ = '3.5.1'", "triton 3.5.1 is older than 3.6: pip install --upgrade 'fastpos[gpu]'"),
+    ("import torch; torch.cuda.is_available = lambda: False", "PyTorch finds no GPU (TRITON_INTERPRET=1 lets "
+     "Triton's interpreter run its kernels on the CPU, slowly)"),
+])  # fmt: skip
+def test_what_triton_lacks_is_said_with_what_to_install(setup, reason):
+    pytest.importorskip("triton", reason="needs torch and triton")
+    said, error = why_not_triton(setup, TRITON_INTERPRET=None)
+    assert said == reason
+    assert error.startswith("backend: backend 'triton' cannot run here; ")
+    assert error.endswith(f"triton: {reason}")
+
+
+def test_triton_is_usable_with_its_interpreter():
+    pytest.importorskip("triton", reason="needs torch and triton")
+    said, error = why_not_triton(TRITON_INTERPRET="1")
+    assert said == "None"
+    assert error.startswith("backend=: backend 'triton' works on PyTorch tensors on a GPU")
+    assert error.endswith("got NumPy arrays")

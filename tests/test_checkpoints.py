@@ -1,166 +1,17 @@
-"""Configs as checkpoints ship them, spelled in all the ways that are met, and every kind of config that is refused."""
+"""Configs as checkpoints ship them, and every kind of config that is refused."""
 
 import json
+import re
 import types
 
 import pytest
+from checkpoints import CHECKPOINTS, GEMMA_3, LLAMA, LLAMA_3_1, LONG, MINI, MODERNBERT, QWEN, SHORT, SMOLLM_3
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fastpos import Rotary
-from fastpos.scaling import DynamicNTK, Linear, Llama3, LongRoPE, Proportional, YaRN
-
-SHORT, LONG = [1.0 + 0.01 * i for i in range(48)], [1.0 + i for i in range(48)]
-MINI = {
-    **{"model_type": "phi3", "hidden_size": 3072, "num_attention_heads": 32, "num_hidden_layers": 32},
-    **{"max_position_embeddings": 131072, "original_max_position_embeddings": 4096, "rope_theta": 10000.0},
-}
-QWEN = {
-    **{"model_type": "qwen2", "hidden_size": 3584, "num_attention_heads": 28, "num_hidden_layers": 28},
-    **{"max_position_embeddings": 32768, "rope_theta": 1000000.0},
-}
-LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "max_position_embeddings": 4096}
-LLAMA_3_1 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
-GEMMA_3 = {
-    "model_type": "gemma3",
-    "text_config": {
-        **{"model_type": "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 34, "sliding_window": 1024},
-        "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
-    },
-}
-MODERNBERT = {
-    **{"model_type": "modernbert", "hidden_size": 768, "num_attention_heads": 12, "num_hidden_layers": 22},
-    **{"global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0},
-    **{"position_embedding_type": "absolute", "max_position_embeddings": 8192},
-}
-SMOLLM_3 = {
-    **{"model_type": "smollm3", "hidden_size": 2048, "num_attention_heads": 16, "num_hidden_layers": 36},
-    **{"no_rope_layer_interval": 4, "rope_theta": 5000000.0, "rope_scaling": None},
-    "no_rope_layers": [1, 1, 1, 0] * 9,
-}
-CHECKPOINTS = {
-    "Llama 2 7B": ({**LLAMA, "rope_scaling": None}, Rotary(128)),
-    "Llama 3 8B": ({**LLAMA, "rope_theta": 500000.0}, Rotary(128, base=5e5)),
-    "Llama 3.1 8B": (
-        {**LLAMA, "max_position_embeddings": 131072, "rope_theta": 5e5, "rope_scaling": {**LLAMA_3_1, "rope_type": "llama3"}},
-        Rotary(128, base=5e5, scaling=Llama3(8.0, 8192)),
-    ),
-    "Mistral 7B": (
-        {**LLAMA, "model_type": "mistral", "rope_theta": 10000.0, "sliding_window": 4096, "num_hidden_layers": 32},
-        Rotary(128),
-    ),
-    "Mistral Nemo": (
-        {**LLAMA, "model_type": "mistral", "hidden_size": 5120, "head_dim": 128, "rope_theta": 1000000.0},
-        Rotary(128, base=1e6),
-    ),
-    "Qwen2.5 7B": (QWEN, Rotary(128, base=1e6)),
-    "Qwen2.5 7B, 128k": (
-        {**QWEN, "rope_scaling": {"factor": 4.0, "original_max_position_embeddings": 32768, "type": "yarn"}},
-        Rotary(128, base=1e6, scaling=YaRN(4.0, 32768)),
-    ),
-    "Qwen2.5 7B, length not said": (
-        {**QWEN, "rope_scaling": {"factor": 4.0, "type": "yarn"}},
-        Rotary(128, base=1e6, scaling=YaRN(4.0, 32768)),
-    ),
-    "Qwen3 8B": (
-        {**QWEN, "model_type": "qwen3", "hidden_size": 4096, "num_attention_heads": 32, "head_dim": 128},
-        Rotary(128, base=1e6),
-    ),
-    "Gemma 7B": ({"model_type": "gemma", "hidden_size": 3072, "num_attention_heads": 16, "head_dim": 256}, Rotary(256)),
-    "Gemma 2 9B": ({"model_type": "gemma2", "hidden_size": 3584, "num_attention_heads": 16}, Rotary(256)),
-    "Phi 2": (
-        {"model_type": "phi", "hidden_size": 2560, "num_attention_heads": 32, "partial_rotary_factor": 0.4},
-        Rotary(80, rotary_dim=32),
-    ),
-    "Phi 3 mini 128k": (
-        {**MINI, "rope_scaling": {"long_factor": LONG, "short_factor": SHORT, "type": "longrope"}},
-        Rotary(96, scaling=LongRoPE(SHORT, LONG, 4096, 32.0)),
-    ),
-    "Phi 3 mini 128k, first": (
-        {**MINI, "rope_scaling": {"long_factor": LONG, "short_factor": SHORT, "type": "su"}},
-        Rotary(96, scaling=LongRoPE(SHORT, LONG, 4096, 32.0)),
-    ),
-    "Phi 3 small, as yarn": (
-        {**MINI, "rope_scaling": {"long_factor": LONG, "short_factor": SHORT, "type": "yarn", "attention_factor": None}},
-        Rotary(96, scaling=LongRoPE(SHORT, LONG, 4096, 32.0)),
-    ),
-    "Phi 4 mini": (
-        {
-            **{**MINI, "num_attention_heads": 24, "partial_rotary_factor": 0.75},
-            "rope_scaling": {"long_factor": LONG, "short_factor": SHORT, "type": "longrope"},
-        },
-        Rotary(128, rotary_dim=96, scaling=LongRoPE(SHORT, LONG, 4096, 32.0)),
-    ),
-    "GPT-J 6B": (
-        {"model_type": "gptj", "n_embd": 4096, "n_head": 16, "n_layer": 28, "rotary_dim": 64, "n_positions": 2048},
-        Rotary(256, rotary_dim=64, interleaved=True),
-    ),
-    "Pythia": (
-        {
-            **{"model_type": "gpt_neox", "hidden_size": 2560, "num_attention_heads": 32},
-            **{"rotary_pct": 0.25, "rotary_emb_base": 10000},
-        },
-        Rotary(80, rotary_dim=20),
-    ),
-    "Falcon 7B": (
-        {"model_type": "falcon", "hidden_size": 4544, "num_attention_heads": 71, "alibi": False},
-        Rotary(64),
-    ),
-    "StableLM 3B": (
-        {"model_type": "stablelm", "hidden_size": 2560, "num_attention_heads": 32, "partial_rotary_factor": 0.25},
-        Rotary(80, rotary_dim=20),
-    ),
-    "Command R": (
-        {"model_type": "cohere", "hidden_size": 8192, "num_attention_heads": 64, "rope_theta": 8000000.0},
-        Rotary(128, base=8e6, interleaved=True),
-    ),
-    "GLM 4 9B": (
-        {
-            **{"model_type": "glm4", "hidden_size": 4096, "num_attention_heads": 32, "head_dim": 128},
-            "partial_rotary_factor": 0.5,
-        },
-        Rotary(128, rotary_dim=64, interleaved=True),
-    ),
-    "DeepSeek V2 Lite": (
-        {
-            **{"model_type": "deepseek_v2", "hidden_size": 2048, "num_attention_heads": 16, "qk_rope_head_dim": 64},
-            **{"qk_nope_head_dim": 128, "max_position_embeddings": 163840, "rope_theta": 10000},
-            "rope_scaling": {
-                **{"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 0.707, "mscale_all_dim": 0.707},
-                **{"original_max_position_embeddings": 4096, "type": "yarn"},
-            },
-        },
-        Rotary(64, interleaved=True, scaling=YaRN(40.0, 4096, mscale=0.707, mscale_all_dim=0.707)),
-    ),
-    "gpt-oss 20B": (
-        {
-            **{"model_type": "gpt_oss", "hidden_size": 2880, "num_attention_heads": 64, "head_dim": 64},
-            **{"max_position_embeddings": 131072, "initial_context_length": 4096, "rope_theta": 150000},
-            "rope_scaling": {
-                **{"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "original_max_position_embeddings": 4096},
-                **{"rope_type": "yarn", "truncate": False},
-            },
-        },
-        Rotary(64, base=1.5e5, scaling=YaRN(32.0, 4096, truncate=False)),
-    ),
-    "OLMo 2 7B": ({**LLAMA, "model_type": "olmo2", "rope_theta": 500000}, Rotary(128, base=5e5)),
-    "SmolLM2 135M": (
-        {
-            **{"model_type": "llama", "hidden_size": 576, "num_attention_heads": 9, "rope_theta": 100000},
-            **{"rope_interleaved": False, "rope_scaling": None},
-        },
-        Rotary(64, base=1e5),
-    ),
-    "Granite 3 8B": ({**LLAMA, "model_type": "granite", "rope_theta": 10000000.0}, Rotary(128, base=1e7)),
-    "LLaVA": ({"model_type": "llava", "text_config": {**LLAMA, "rope_theta": 5e5}}, Rotary(128, base=5e5)),
-    "Llama, dynamic": (
-        {**LLAMA, "rope_scaling": {"type": "dynamic", "factor": 2.0}},
-        Rotary(128, scaling=DynamicNTK(2.0, 4096)),
-    ),
-    "DeepSeek's own rule": (
-        {**LLAMA, "max_position_embeddings": 163840, "rope_scaling": {"type": "deepseek_yarn", "factor": 40.0,
-         "original_max_position_embeddings": 4096, "mscale": 2.0}},
-        Rotary(128, scaling=YaRN.deepseek(40.0, 4096, mscale=2.0)),
-    ),
-}  # fmt: skip
+from fastpos.frequencies import rates
+from fastpos.scaling import Linear, Proportional
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
@@ -215,6 +66,15 @@ def test_layers(config, layers):
         assert Rotary.from_config(config, layer=layer) == rope
 
 
+def test_layers_whose_parameters_are_null_stand_still():
+    """What a nested config says of a layer without positions."""
+    config = nested({"rope_type": "default", "rope_theta": 5e5}, sliding_attention=None)
+    assert Rotary.from_config(config, 0) == Rotary(128, base=5e5)
+    assert Rotary.from_config(config, 1) == Rotary(128, rotary_dim=0)
+    with pytest.raises(ValueError, match=r"layer: .*full_attention \(layers 0, 2\); sliding_attention \(layers 1, 3\)"):
+        Rotary.from_config(config)
+
+
 def test_every_source(tmp_path):
     """A dict, a file, its folder, a string or a path, and whatever has ``to_dict``."""
     config, rope = CHECKPOINTS["Llama 3 8B"]
@@ -249,7 +109,7 @@ REFUSED = [
     ({**LLAMA, "head_dim": "128"}, TypeError, "head_dim: expected an integer, got '128'"),
     ({**LLAMA, "head_dim": 127}, ValueError, "head_dim: .*even.*, got 127"),
     ({**LLAMA, "rope_theta": "1e4"}, TypeError, "rope_theta: expected a number, got '1e4'"),
-    ({**LLAMA, "rope_theta": -1}, ValueError, "rope_theta: expected a finite number above 0, got -1"),
+    ({**LLAMA, "rope_theta": -1}, ValueError, "rope_theta: expected a finite number of at least 1, got -1"),
     ({**LLAMA, "rope_scaling": "yarn"}, TypeError, "rope_scaling: expected an object of keys and values, got 'yarn'"),
     ({**LLAMA, "partial_rotary_factor": 0.5}, ValueError, r"partial_rotary_factor: expected 1, .*, got 0\.5"),
     ({**LLAMA, "rope_ratio": 2.0}, ValueError, r"rope_ratio: expected no such key, .* llama .*, got 2\.0"),
@@ -314,8 +174,10 @@ REFUSED = [
         ValueError,
         r"rope_scaling\.long_mscale: expected rope_scaling\.short_mscale = 1\.2, .*, got 1\.3",
     ),
-    ({**MINI, "partial_rotary_factor": 0.52}, ValueError, r"partial_rotary_factor: .* even number .*, got 0\.52, which is 49"),
+    ({**MINI, "partial_rotary_factor": 0.52}, ValueError, r"partial_rotary_factor: .* even number .*, got 0\.52"),
     ({**LLAMA, "position_embedding_type": "nope"}, ValueError, "position_embedding_type: expected one of .*, got 'nope'"),
+    ({**MINI, "partial_rotary_factor": 1e308}, ValueError, r"partial_rotary_factor: .*, got 1e\+308"),
+    (scaled({**YARN, "attention_factor": {"a": 1}}), TypeError, r"attention_factor: expected a number, got \{'a': 1\}"),
     ({"model_type": "falcon", "alibi": True}, ValueError, "alibi: expected False, .*ALiBi.*, got True"),
     (
         {"model_type": "falcon", "hidden_size": 4544, "num_attention_heads": 71, "head_dim": 128},
@@ -331,6 +193,7 @@ REFUSED = [
     (nested({"rope_type": "default"}), ValueError, r"rope_parameters\.sliding_attention: expected parameters for"),
     (nested({"rope_type": "default"}, rope_theta=3), ValueError, r"rope_parameters\.rope_theta: .* types of layers \(full"),
     (nested({"rope_type": "linear"}, sliding_attention=None), ValueError, r"full_attention\.factor: expected a value"),
+    (nested(None, sliding_attention=3), TypeError, r"rope_parameters\.sliding_attention: expected an object .*, got 3"),
     (nested({"foo": 1}, sliding_attention={}), ValueError, r"rope_parameters\.full_attention\.foo: expected no such key"),
     ({**MODERNBERT, "num_hidden_layers": None}, ValueError, "num_hidden_layers: expected a value, for its layers differ"),
     ({**SMOLLM_3, "no_rope_layers": [1, 0]}, ValueError, "no_rope_layers: expected num_hidden_layers = 36 .*, got 2"),
@@ -369,6 +232,64 @@ def test_refused_with_key_value_and_rule(config, error, message):
 def test_layers_refused(config, layer, error, message):
     with pytest.raises(error, match=message):
         Rotary.from_config(config, layer)
+
+
+HOSTILE = [
+    *(
+        None,
+        0,
+        -1,
+        1,
+        2,
+        97,
+        0.5,
+        1e308,
+        5e-324,
+        float("nan"),
+        float("inf"),
+        10**400,
+        True,
+        False,
+        "",
+        "yarn",
+        "longrope",
+    ),
+    *([], {}, [1], [None], {"a": 1}, {"full_attention": {}}, [1.0] * 48, ["full_attention"] * 32),
+]
+TOP = st.sampled_from(
+    "rope_theta rope_scaling rope_parameters head_dim hidden_size num_attention_heads num_hidden_layers layer_types "
+    "max_position_embeddings original_max_position_embeddings partial_rotary_factor model_type text_config rotary_dim "
+    "rotary_pct alibi no_rope_layers rope_interleave per_layer_config position_embedding_type sliding_window_pattern".split()
+)
+INNER = st.sampled_from(
+    "rope_type type factor original_max_position_embeddings attention_factor beta_fast beta_slow mscale mscale_all_dim "
+    "truncate short_factor long_factor low_freq_factor high_freq_factor rope_theta partial_rotary_factor mrope_section "
+    "mrope_interleaved llama_4_scaling_beta max_position_embeddings full_attention short_mscale finetuned".split()
+)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@settings(max_examples=400)
+@given(
+    st.sampled_from([*(config for config, _ in CHECKPOINTS.values()), GEMMA_3["text_config"], MODERNBERT, SMOLLM_3]),
+    st.dictionaries(TOP, st.sampled_from(HOSTILE), max_size=2),
+    st.dictionaries(INNER, st.sampled_from(HOSTILE), max_size=2),
+    st.sampled_from([None, 0, 3, "full_attention"]),
+)
+def test_whatever_a_config_says(config, top, inner, layer):
+    """A rotation whose clock can be made, or a refusal of the two kinds: nothing else comes out."""
+    changed = {**config, **top}
+    if inner:
+        rope = changed.get("rope_scaling")
+        changed["rope_scaling"] = {**(rope if isinstance(rope, dict) else {}), **inner}
+    try:
+        rope = Rotary.from_config(changed, layer)
+    except (ValueError, TypeError) as error:
+        said = str(error)
+    else:
+        said = f"expected {rope.pairs} words, got {len(rates(rope.at_length(1)).words)}"
+        assert rope.pairs == len(rates(rope.at_length(1)).words)
+    assert re.search("expected .* got ", said)
 
 
 def test_sources_refused(tmp_path):

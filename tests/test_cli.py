@@ -101,7 +101,7 @@ def test_info_of_a_config(tmp_path):
     yarn = {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 4096}
     code, said = shown(tmp_path, {**LLAMA, "max_position_embeddings": 65536, "rope_theta": 1e4, "rope_scaling": yarn})
     assert code == 0
-    assert "Rotary(128, base=10000, scaling=YaRN(factor=16.0, " in said
+    assert "Rotary(128, base=10000.0, scaling=YaRN(factor=16.0, " in said
     assert "128 of 128 turn, in pairs (i, i+64)" in said
     assert re.search(r"layers +all 32", said)
     assert re.search(r"shortest wavelength +6\.2832 tokens", said)  # 2 pi
@@ -121,8 +121,8 @@ def test_info_of_layers_that_differ(tmp_path):
     assert code == 0
     assert "sliding_attention: 0, 1, 2, 3, 4, 6, 7, 8, ... (10 of 12)" in said
     assert "full_attention: 5, 11 (2 of 12)" in said
-    assert "Rotary(256, base=10000)" in said
-    assert "Rotary(256, base=1e+06, scaling=Linear(factor=8.0))" in said
+    assert "Rotary(256, base=10000.0)" in said
+    assert "Rotary(256, base=1000000.0, scaling=Linear(factor=8.0))" in said
     code, said = shown(tmp_path, {"model_type": "gemma4_text", "num_hidden_layers": 6})
     assert code == 0
     assert re.search(r"pairs that stand still +192 of 256", said)
@@ -130,7 +130,7 @@ def test_info_of_layers_that_differ(tmp_path):
     code, said = shown(tmp_path, text)
     assert code == 1
     assert re.search(r"refused +rope_scaling\.alpha: expected no such key with rope_type 'linear', got 1", said)
-    assert "Rotary(256, base=10000)" in said
+    assert "Rotary(256, base=10000.0)" in said
 
 
 def test_info_of_lengths_and_warnings(tmp_path):
@@ -147,16 +147,49 @@ def test_info_of_lengths_and_warnings(tmp_path):
     assert re.search(r"shortest wavelength, up to 4096 tokens +6\.2832 tokens", said)
     assert re.search(r"shortest wavelength, beyond +25\.1327 tokens", said)
     assert "seq_lens=" in said
-    assert "LongRoPE([...], [...], 4096, 32)" in said
+    assert "LongRoPE(short_factor=(...), long_factor=(...), " in said
     yarn = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096, "mscale_all_dim": 1.0}
     _, said = shown(tmp_path, {**LLAMA, "max_position_embeddings": 32768, "rope_scaling": yarn})
     assert re.search(r"warning +rope_scaling\.factor: 4 is used, but .* = 32768 / 4096", said)
     assert re.search(r"warning +rope_scaling\.mscale_all_dim: .* no effect", said)
-    assert "softmax scale" in said
     _, said = shown(
         tmp_path, {**LLAMA, "max_position_embeddings": 8192, "rope_scaling": {"type": "dynamic", "factor": 2}}
     )
     assert "up to 8192 tokens" in said
+
+
+def test_info_of_heads_axes_and_queries(tmp_path):
+    """What a rotation has besides frequencies."""
+    yarn = {
+        "type": "yarn",
+        "factor": 40,
+        "original_max_position_embeddings": 4096,
+        "mscale": 1.0,
+        "mscale_all_dim": 1.0,
+    }
+    code, said = shown(tmp_path, {"model_type": "deepseek_v3", "qk_rope_head_dim": 64, "num_hidden_layers": 61})
+    assert code == 0
+    assert "64 of 64 turn, in pairs (2i, 2i+1), written to (i, i+32)" in said
+    assert "softmax scale" not in said
+    content = {
+        "model_type": "deepseek_v3",
+        "qk_rope_head_dim": 64,
+        "max_position_embeddings": 163840,
+        "rope_scaling": yarn,
+    }
+    _, said = shown(tmp_path, content)
+    assert "the attention multiplies its softmax scale by" in said
+    code, said = shown(
+        tmp_path, {**LLAMA, "model_type": "qwen2_vl", "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}}
+    )
+    assert code == 0
+    assert "time, height, width: (16, 24, 24) pairs, chunked" in said
+    llama4 = {"model_type": "llama4_text", "hidden_size": 5120, "num_attention_heads": 40, "num_hidden_layers": 8}
+    code, said = shown(tmp_path, llama4)
+    assert code == 0
+    assert "all, without rotation: 3, 7 (2 of 8)" in said
+    assert "none turns: layers without positions" in said
+    assert "scaled by where they stand: the first array of a call is q (Llama4Scale(" in said
 
 
 def test_info_of_what_is_no_config(tmp_path):
@@ -194,7 +227,7 @@ def test_verify_passes_here():
     usable = [backend.name for backend in backends() if backend.usable]
     for name in usable:
         assert f"Backend {name}" in result.stdout
-    count = len(usable) * len(checks.checks(("float16", "bfloat16")))
+    count = len(usable) * len(checks.checks())
     assert sum(line.rstrip().endswith(" pass") for line in result.stdout.splitlines()) == count
     assert f"All {count} checks passed" in result.stdout
 
@@ -203,8 +236,9 @@ def test_verify_tells_a_wrong_backend(monkeypatch):
     """A result off by 1e-6 fails its line, and the command: the checks can tell."""
     true = checks.apply
     monkeypatch.setattr(checks, "apply", lambda *args, **kwargs: true(*args, **kwargs) * (1 + 1e-6))
-    some = [check for check in checks.checks(()) if check.what != "learned rows"]
-    monkeypatch.setattr(verify, "checks", lambda narrow: some)
+    # The arithmetic of transformers is off by more than that itself.
+    some = [check for check in checks.checks(()) if check.what != "learned rows" and '"hf"' not in check.what]
+    monkeypatch.setattr(verify, "checks", lambda: some)
     result = invoke("verify")
     assert result.exit_code == 1
     assert f"{2 * len(some)} of {2 * len(some)} checks failed" in result.stdout
@@ -270,16 +304,6 @@ def test_bench_refuses_before_it_measures(tmp_path, monkeypatch):
     result = invoke("bench", "--only", DECODE, "--plot", tmp_path / "result.png")
     assert result.exit_code == 1
     assert "--plot needs matplotlib" in result.stderr
-
-
-def test_bench_without_bfloat16(monkeypatch):
-    """Without ml_dtypes, bfloat16 is left out and that is said; asked for by name, it is an error."""
-    monkeypatch.setattr("fastpos.commands.facts.has_bfloat16", lambda: False)
-    result = invoke("bench", "--quick", "--only", "decode")
-    assert result.exit_code == 0, result.output
-    assert "bfloat16 is left out" in result.stdout
-    assert "bfloat16-halves" not in result.stdout
-    assert "ml_dtypes" in invoke("warmup", "--dtype", "bfloat16").stderr
 
 
 def test_quick_cases_exist():

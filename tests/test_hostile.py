@@ -156,7 +156,7 @@ def test_compiled_kernels_are_those_of_their_sources(tmp_path):
     assert {*tmp_path.rglob("*.nbc")} > before
 
 
-INSTRUCTIONS = """
+MAKERS = """
 import sys
 import numba
 import numpy as np
@@ -179,6 +179,8 @@ def plain(*shape):
     return rng.standard_normal(shape).astype(dtype)
 
 results = {}
+"""
+OPERATIONS = """
 for width in (128, 74):
     for interleaved in (False, True):
         rope = fastpos.Rotary(width, interleaved=interleaved)
@@ -192,20 +194,40 @@ for width in (128, 74):
             else:
                 learned = fastpos.Learned(x[0, :, 1])
                 results["learned " + key] = fastpos.apply(learned, x[0, :, 0], start=0)
+"""
+FORMS = """
+scale, whole = fastpos.LogScale(5.0), fastpos.Axes((10, 9, 16))
+real = fastpos.Axes((10, 9, 16), own_channels=True, real=True)
+common = {"rotary_dim": 70, "rotary_start": 3, "query_scale": scale}
+forms = {
+    "deinterleaved": fastpos.Rotary(74, interleaved=True, deinterleaved=True, axes=whole, **common),
+    "rounded": fastpos.Rotary(74, numerics="hf", axes=real, **common),
+}
+for form, rope in forms.items():
+    for make in (patterns, small, plain):
+        x, at = make(1, 37, 5, 74), rng.uniform(-1e5, 1e5, (3, 37))
+        results[f"{form} {make.__name__}"] = fastpos.apply(rope, x, positions=at if rope.axes.real else at.astype(int))
+"""
+SAVE = """
 np.savez(target, **{key: np.ascontiguousarray(value).view(np.uint8) for key, value in results.items()})
 print(*numba.core.registry.cpu_target.target_context.codegen().magic_tuple()[1:])
 """
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="AVX2 is an instruction set of x86-64")
-def test_avx2_gives_the_same_bits(tmp_path):
-    names = ["float32", "float16", "bfloat16", "float64"]
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [(OPERATIONS, ["float32", "float16", "bfloat16", "float64"]), (FORMS, ["float32", "bfloat16"])],
+    ids=["operations", "forms"],
+)
+def test_avx2_gives_the_same_bits(tmp_path, code, names):
+    code = MAKERS + code + SAVE
     target = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": ""}
-    running = [start(INSTRUCTIONS, name, str(tmp_path / f"avx2 {name}.npz"), **target) for name in names]
+    running = [start(code, name, str(tmp_path / f"avx2 {name}.npz"), **target) for name in names]
     for process in running:
         assert finish(process)[0] == "x86-64-v3", "Numba took its target from elsewhere"
     for name in names:
-        child(INSTRUCTIONS, name, str(tmp_path / f"host {name}.npz"))
+        child(code, name, str(tmp_path / f"host {name}.npz"))
         with np.load(tmp_path / f"host {name}.npz") as one, np.load(tmp_path / f"avx2 {name}.npz") as other:
             assert one.files == other.files
             different = {

@@ -1,5 +1,8 @@
 """Scalings that go by the length of a sequence: each row as if it were alone, and nothing chosen in silence."""
 
+import dataclasses
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -104,6 +107,23 @@ def test_rows_of_one_clock_go_together(monkeypatch, rng):
     assert seen == [2, 2, 1, 5]
 
 
+def test_rows_with_several_coordinates(backend, rng):
+    """Positions (axes, b, s), real ones too, are cut by rows, and queries stay the first array."""
+    for real in (False, True):
+        axes = fastpos.Axes((2, 1, 1), real=real)
+        rope = dataclasses.replace(LONG, axes=axes, query_scale=fastpos.MinistralScale(0.5, 4))
+        at = rng.integers(0, 40, (3, 3, 5)) + (0.25 if real else 0)
+        q, k = rng.standard_normal((2, 3, 5, 2, 8))
+        for ids in (at, at[:, 0], at[:, :1]):
+            got = fastpos.apply(rope, q, k, positions=ids, seq_lens=[3, 50, 3], backend=backend)
+            for row, length in enumerate([3, 50, 3]):
+                own = ids[:, row : row + 1] if ids.shape == at.shape else ids
+                one = slice(row, row + 1)
+                want = fastpos.apply(rope.at_length(length), q[one], k[one], positions=own, backend=backend)
+                for mine, right in zip(got, want, strict=True):
+                    assert_same(mine[one], right)
+
+
 def test_nothing_to_do(backend):
     for shape in ((0, 3, 2, 8), (2, 0, 2, 8)):
         x = np.empty(shape, np.float32)
@@ -126,7 +146,7 @@ def x4():
     (lambda x: fastpos.apply(Sinusoidal(8), x[0], start=0, seq_lens=3), ValueError, "seq_lens: expected none, for Sin"),
     (lambda x: fastpos.apply(None, x, start=0, seq_lens=3), TypeError, "encoding: expected first an object"),
     (lambda x: fastpos.apply(LONG, x, seq_lens=3), TypeError, "expected start=, positions= or cu_seqlens="),
-    (lambda x: fastpos.apply(LONG, x, start=0, seq_lens=-3), ValueError, "seq_lens: expected 0 or more, got -3"),
+    (lambda x: fastpos.apply(LONG, x, start=0, seq_lens=-3), ValueError, "seq_lens: expected 0 to .*, got -3"),
     (lambda x: fastpos.apply(LONG, x, start=0, seq_lens=[3, -1]), ValueError, "seq_lens: expected 0 or more, got -1"),
     (lambda x: fastpos.apply(LONG, x, start=0, seq_lens=[3]), ValueError, r"seq_lens: .*shape \(2,\), one a row.*\(1,\)"),
     (lambda x: fastpos.apply(LONG, x, start=0, seq_lens=[[3, 3]]), ValueError, r"seq_lens: .*got shape \(1, 2\)"),
@@ -184,7 +204,13 @@ def test_rows_that_would_write_over_others_are_refused():
 def test_at_length():
     assert Rotary(8).at_length(5) == Rotary(8)
     assert not LONG.at_length(5).by_length
-    assert LONG.at_length(5).at_length(500) is LONG.at_length(5)
+    assert LONG.at_length(5).at_length(500) is LONG.at_length(5) is LONG.at_length(10)
+    assert LONG.at_length(11) is LONG.at_length(500) is not LONG.at_length(10)
+    copied = pickle.loads(pickle.dumps(LONG))
+    assert copied == LONG
+    assert copied.at_length(500) == LONG.at_length(500)
+    for length in range(1000):
+        assert DYNAMIC.at_length(length).scaling.length == max(length, 10)
     assert fastpos.warmup(LONG, dtypes=["float32"]) == ["rotate float32"]
     np.testing.assert_allclose(fastpos.table(LONG.at_length(11), positions=[1])[1][0, 0] / LONG.scaling.attention_scaling,
                                np.sin(1 / 4.0))  # fmt: skip

@@ -41,7 +41,7 @@ def test_linear(base, d, factor):
 def test_dynamic(base, d, factor, trained, length):
     rope = Rotary(d, base=base, scaling=DynamicNTK(factor, trained)).at_length(length)
     check(rope, formulas.dynamic(base, d, factor, trained, length))
-    assert rope is Rotary(d, base=base, scaling=DynamicNTK(factor, trained)).at_length(max(length, trained))
+    assert rope == Rotary(d, base=base, scaling=DynamicNTK(factor, trained)).at_length(max(length, trained))
 
 
 @given(bases, widths, growths, contexts, st.booleans(), st.floats(2, 64), st.floats(0.5, 2))
@@ -87,6 +87,11 @@ def test_proportional(base, d, share, factor):
             formulas.yarn(1e4, 64, 40.0, 4096, attention=1),
         ),
         (Rotary(128, base=5e5, scaling=Llama3(8.0, 8192)), formulas.llama3(5e5, 128, 8.0, 8192)),
+        (
+            Rotary(128, base=5e5, scaling=Llama3(16.0, 8192, low_freq_factor=1.0, high_freq_factor=1.0)),
+            formulas.llama3(5e5, 128, 16.0, 8192, 1, 1),
+        ),
+        (Rotary(8, inv_freq=(-1.0, -0.01, 1e-5, 0.0), scaling=Llama3(8.0, 64)), ([-1, -0.00125, 1.25e-6, 0], 1)),
         (Rotary(80, rotary_dim=32, scaling=Linear(2.0)), formulas.linear(1e4, 32, 2.0)),
         (Rotary(64, scaling=YaRN(1.0, 4096)), formulas.default(1e4, 64)),
         (Rotary(64, base=2.0, scaling=Llama3(8.0, 8192)), formulas.llama3(2.0, 64, 8.0, 8192)),
@@ -94,7 +99,19 @@ def test_proportional(base, d, share, factor):
         (Rotary(4, base=1e-300, scaling=Linear(1e-20)), formulas.linear(1e-300, 4, 1e-20)),
         (Rotary(4, base=1e-30, scaling=Proportional()), formulas.default(1e-30, 4)),
     ],
-    ids=["gpt-oss", "deepseek", "llama 3.1", "partial", "factor 1", "all kept", "equal ends", "huge", "all turn"],
+    ids=[
+        "gpt-oss",
+        "deepseek",
+        "llama 3.1",
+        "llama 4",
+        "backwards",
+        "partial",
+        "factor 1",
+        "all kept",
+        "equal ends",
+        "huge",
+        "all turn",
+    ],
 )
 def test_single(rope, right):
     check(rope, right)
@@ -225,7 +242,7 @@ LISTS = ([1.0, 1.0], [2.0, 2.0])
     (lambda: Llama3(0.9, 8192), ValueError, r"factor: expected a finite number of at least 1, got 0\.9"),
     (lambda: Llama3(8.0, None), TypeError, "original_max_position_embeddings: expected an integer, got None"),
     (lambda: Llama3(8.0, 8192, low_freq_factor=0), ValueError, "low_freq_factor: .* above 0, got 0"),
-    (lambda: Llama3(8.0, 8192, high_freq_factor=1), ValueError, "high_freq_factor: .* low_freq_factor = 1, got 1"),
+    (lambda: Llama3(8.0, 8192, high_freq_factor=0.9), ValueError, r"high_freq_factor: .* low_freq_factor = 1, got 0\.9"),
     (lambda: Proportional(0), ValueError, "partial_rotary_factor: .* above 0 and at most 1, got 0"),
     (lambda: Proportional(1.5), ValueError, r"partial_rotary_factor: .* at most 1, got 1\.5"),
     (lambda: Proportional(factor=0), ValueError, "factor: .* above 0, got 0"),

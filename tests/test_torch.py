@@ -7,14 +7,15 @@ import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from views import encodings, lyings, patterns, stands, surroundings
+from views import encodings
 
 import fastpos
 from fastpos import Learned, Rotary, Sinusoidal
 from fastpos.scaling import LongRoPE
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-from tensors import array_of, tensor_of  # noqa: E402
+from drawn import check_a_drawn_call  # noqa: E402
+from tensors import array_of  # noqa: E402
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 ROPE = Rotary(16, base=5e5)
@@ -39,45 +40,7 @@ def assert_same(tensor, array):
 @given(st.data())
 def test_tensors_get_the_bits_of_arrays(data):
     kind = data.draw(st.sampled_from(["rotary", "sinusoidal", "learned"]))
-    encoding = data.draw(encodings(kind))
-    layout = data.draw(
-        st.sampled_from(["bshd", "bhsd", "thd", "shd"] if kind == "rotary" else ["bsd", "sbd", "td", "sd"])
-    )
-    sizes = {"b": data.draw(st.integers(1, 3)), "h": data.draw(st.integers(1, 5)), "d": encoding.width}
-    sizes["s"] = sizes["t"] = tokens = data.draw(st.integers(1, 5))
-    stand = data.draw(stands(sizes["b"] if "b" in layout else 1, tokens, layout, encoding))
-    dtype = data.draw(st.sampled_from(sorted(oracle.DTYPES)))
-    shape = [sizes[letter] for letter in layout]
-    values = np.random.default_rng(3).standard_normal(shape).astype(oracle.DTYPES[dtype])
-    want = fastpos.apply(encoding, values, **stand.arguments, layout=layout)
-    place = dict(stand.arguments)
-    for name, value in place.items():
-        if isinstance(value, np.ndarray) and value.dtype.isnative and all(step >= 0 for step in value.strides):
-            place[name] = tensor_of(value.copy())
-    way = data.draw(st.sampled_from(["new", "in place", "out"]))
-    lying = data.draw(lyings(len(shape)))
-    lying.steps = tuple(map(abs, lying.steps))
-    lying.odd = False
-    lying.offset -= lying.offset % values.itemsize
-    array, buffer = lying.place(values)
-    around = surroundings(array, buffer)
-    x = tensor_of(array)
-    for _ in range(2):
-        patterns(array)[...] = patterns(values)
-        if way == "new":
-            result = fastpos.apply(encoding, x, **place, layout=layout)
-            assert result.stride() == torch.empty_like(x).stride()
-        elif way == "out":
-            result = tensor_of(np.empty_like(values))
-            assert fastpos.apply(encoding, x, **place, layout=layout, out=result) is result
-        else:
-            assert fastpos.apply_(encoding, x, **place, layout=layout) is x
-            result = x
-        assert result.dtype == x.dtype
-        assert_same(result, want)
-        if way != "in place":
-            oracle.assert_same(array, values)
-    assert surroundings(array, buffer) == around
+    check_a_drawn_call(data, data.draw(encodings(kind)), kind)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -241,6 +204,21 @@ def test_sinusoids_in_every_dtype():
         assert_same(fastpos.apply(pe, x, start=77), want)
         fastpos.apply_(pe, x, start=77)
         assert_same(x, want)
+
+
+def test_the_default_device_is_not_that_of_positions_and_tables():
+    """Lists and arrays go to where the data is, whatever device PyTorch makes new tensors on."""
+    table, x, q = (
+        np.random.default_rng(1).standard_normal((20, 16), dtype=np.float32),
+        randn(2, 3, 16),
+        randn(2, 3, 2, 16),
+    )
+    for encoding, tensor in ((Learned(table), x), (ROPE, q)):
+        for place in ({"positions": [2, 0, 1]}, {"start": [4, 1]}):
+            want = right(encoding, tensor, **place)
+            with torch.device("meta"):
+                got = fastpos.apply(encoding, tensor, **place)
+            assert_same(got, want)
 
 
 def test_encodings_do_not_stay_alive():

@@ -194,7 +194,7 @@ def test_modules():
     net, ids, positions = model()
     assert list(net.state_dict()) == ["wte.weight", "wpe.weight", "projection.weight", "projection.bias"]
     assert "Learned(rows=12, width=16, offset=2)" in repr(net)
-    assert "Rotary(head_dim=8, base=500000.0" in repr(net)
+    assert "Rotary(8, base=500000.0)" in repr(net)
     net(ids, positions).square().sum().backward()
     gradients = [parameter.grad.clone() for parameter in net.parameters()]
     assert all(gradient.any() for gradient in gradients)

@@ -26,18 +26,23 @@ def encodings(draw, kind):
         width, name = draw(st.sampled_from([*WIDTHS, 31])), draw(st.sampled_from(sorted(DTYPES)))
         table = np.random.default_rng(7).standard_normal((ROWS, width)).astype(DTYPES[name])
         return Learned(table, offset=draw(st.integers(0, 3)))
-    width = draw(st.sampled_from([width for width in WIDTHS if kind == "rotary" or width % 2 == 0]))
+    width = draw(st.sampled_from([*WIDTHS, 65]))
     base, interleaved = draw(st.sampled_from([1e4, 5e5])), draw(st.booleans())
     if kind == "sinusoidal":
-        scale = draw(st.sampled_from([1.0, math.sqrt(width)]))
-        return Sinusoidal(width, base=base, interleaved=interleaved, embedding_scale=scale)
+        more = {"base": base, "embedding_scale": draw(st.sampled_from([1.0, math.sqrt(width)]))}
+        if draw(st.booleans()):
+            return Sinusoidal(width, interleaved=interleaved, **more)
+        padding, real = draw(st.sampled_from([None, 0, 1, 255])), draw(st.booleans())
+        more |= {"padding_index": padding, "scale": 0.5, "real": real, "zero_last": True, "interleaved": interleaved}
+        return Sinusoidal(width, cosine_first=not interleaved and draw(st.booleans()), **more)
     turned = draw(st.sampled_from([None, 0, 2, 2 * (width // 4), 2 * ((width - 1) // 2)]))
     if turned is None and width % 2:
         turned = width - 1
     spare = width - (width if turned is None else turned)
     more = draw(forms((width if turned is None else turned) // 2, interleaved))
     start = draw(st.sampled_from([0, spare, spare // 2]))
-    scalings = [None, Linear(3.0), *([YaRN(8.0, 64), Llama3(8.0, 64)] if turned != 0 else [])]
+    restart = "axes" in more and more["axes"].own_frequencies
+    scalings = [None, Linear(3.0), *([] if restart or turned == 0 else [YaRN(8.0, 64), Llama3(8.0, 64)])]
     scaling = draw(st.sampled_from(scalings))
     more = {"interleaved": interleaved, "clockwise": draw(st.booleans()), **more}
     return Rotary(width, base=base, rotary_dim=turned, rotary_start=start, scaling=scaling, **more)

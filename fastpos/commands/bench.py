@@ -10,6 +10,7 @@ from typing import Any
 from ..dispatch import choose
 from ..threads import set_num_threads
 from . import facts, report
+from .against import run as compare
 from .console import Refused, console, progress, table
 from .timing import measure
 from .warmup import compile_each
@@ -22,19 +23,40 @@ QUICK_SECONDS, QUICK_LEAST, QUICK_MOST = 45.0, 0.2, 1.5
 
 
 def run(
-    *, quick: bool, only: str, threads: int, json_file: Path | None, markdown_file: Path | None, plot_file: Path | None
+    *,
+    quick: bool,
+    only: str,
+    threads: int,
+    json_file: Path | None,
+    markdown_file: Path | None,
+    plot_file: Path | None,
+    against: str,
+    position: int | None,
 ) -> None:
-    """Measure, print a table a workload, and write the files."""
+    """Measure, print a table a workload, and write the files; ``against`` names peers for a comparison instead."""
     begin = perf_counter()
     out = console()
     cases = _cases(quick, only)
     _check_files(json_file, markdown_file, plot_file)
+    if against:
+        if plot_file:
+            raise Refused("--plot: expected no --against, whose results are not drawn")
+        compare(
+            *(cases, ENCODINGS),
+            asked=against,
+            position=position,
+            quick=quick,
+            threads=threads,
+            json_file=json_file,
+            markdown_file=markdown_file,
+        )
+        return
+    if position is not None:
+        raise Refused("--position: expected with --against alone")
     set_num_threads(threads)
     backend = choose(None)
     setting = f"{facts.title()}; backend {backend}, {threads} thread{'s' * (threads > 1)} (copy and NumPy: 1)"
     out.print(setting)
-    if any(case.dtype == "bfloat16" for case in select(quick, only)) and not facts.has_bfloat16():
-        out.print("bfloat16 is left out, for ml_dtypes is not installed: pip install 'fastpos[bf16]'")
     compile_each(out, sorted({(ENCODINGS.get(case.workload, case.workload), case.dtype) for case in cases}))
     results: list[report.Result] = []
     for workload, group in groupby(cases, lambda case: case.workload):
@@ -59,7 +81,7 @@ def run(
 
 
 def _cases(quick: bool, only: str) -> list[Case]:
-    cases = [case for case in select(quick, only) if case.dtype != "bfloat16" or facts.has_bfloat16()]
+    cases = select(quick, only)
     if not cases:
         kind = "quick case" if quick else "case"
         raise Refused(f"--only: no {kind} has {only!r} in its name; names are like {CASES[0].name}, {CASES[-1].name}")

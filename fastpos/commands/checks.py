@@ -73,6 +73,15 @@ def _sincos(dtype: str, bound: float, backend: str) -> Finding:
     return Finding(float(np.max(worst)), bound, "absolute error")
 
 
+def _arithmetic(numerics: str, limit: int, bound: float, backend: str) -> Finding:
+    """Sines and cosines of the last 64 positions before ``limit``, where float32 angles are off most."""
+    rope, positions = Rotary(128, numerics=numerics), np.arange(limit - 64, limit)
+    x = np.zeros((len(positions), 1, 128), np.float32)
+    x[..., :64] = 1
+    exact = np.concatenate(sincos(rope, positions)[::-1], axis=1)
+    return Finding(float(np.abs(_run(rope, x, positions, backend)[:, 0] - exact).max()), bound, "absolute error")
+
+
 def _sinusoids(dtype: str, backend: str) -> Finding:
     """Added to zeros, sinusoids are the table itself."""
     positions, worst = _positions(NEAR), []
@@ -123,8 +132,8 @@ def _normal(encoding: Encoding, dtype: str, positions: NDArray[np.int64]) -> tup
     return x, expected(encoding, x, positions)
 
 
-def checks(narrow: tuple[str, ...]) -> list[Check]:
-    """All checks; ``narrow`` are the 16-bit types that there are."""
+def checks(narrow: tuple[str, ...] = ("float16", "bfloat16")) -> list[Check]:
+    """All checks; ``narrow`` are the 16-bit types."""
     rope, added = Rotary(128, base=500_000.0), Sinusoidal(512)
     far, near = "2^31", "2^20"
     found = [
@@ -134,6 +143,10 @@ def checks(narrow: tuple[str, ...]) -> list[Check]:
         Check("rotation", far, "float64", partial(_unit_data, rope)),
         Check("sinusoids added", far, "float64", partial(_unit_data, added)),
     ]
+    for limit, bound in ((1 << 12, 2.5e-4), (1 << 17, 8e-3), (1 << 20, 6.3e-2)):
+        for numerics, least in (("exact", 1.2e-7), ("hf", bound)):
+            measure = partial(_arithmetic, numerics, limit, least)
+            found.append(Check(f'sine and cosine, numerics="{numerics}"', f"{limit:,}", "float32", measure))
     for dtype in ("float32", *narrow):
         # Sine and cosine within 1.2e-7, 2**-24 for a rounded product, and as much for a neighbour by angle addition.
         found.append(Check("rotation", far, dtype, partial(_excess, rope, dtype, 1.8e-7)))

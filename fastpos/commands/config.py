@@ -1,5 +1,6 @@
 """``fastpos info --config``: how a checkpoint's layers rotate."""
 
+import re
 import warnings
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import numpy as np
 from ..configs import Checkpoint, LayerGroup
 from ..encodings import Rotary
 from ..frequencies import rates
-from ..scaling import DynamicNTK, LongRoPE, YaRN
+from ..scaling import DynamicNTK, LongRoPE
 from .console import Refused, console, table
 
 Lines = list[tuple[str, str]]
@@ -29,7 +30,10 @@ def run(path: Path) -> bool:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             try:
-                lines += rotation(checkpoint.encoding_of(group.layer))
+                encoding = checkpoint.encoding_of(group.layer)
+                lines += rotation(encoding)
+                if checkpoint.family.note and encoding.scaling is not None:
+                    lines.append(("note", checkpoint.family.note))
             except (ValueError, TypeError) as error:
                 lines.append(("refused", str(error)))
                 honoured = False
@@ -48,11 +52,16 @@ def _layers(group: LayerGroup, count: int) -> str:
 
 def rotation(rope: Rotary) -> Lines:
     """What there is to say of an encoding."""
+    lines: Lines = [("encoding", _called(rope))]
+    if rope.query_scale is not None:
+        lines.append(("queries", f"scaled by where they stand: the first array of a call is q ({rope.query_scale})"))
+    if not rope.pairs:
+        return [*lines, ("channels", "none turns: layers without positions")]
     pairs = "(2i, 2i+1)" if rope.interleaved else f"(i, i+{rope.pairs})"
-    lines: Lines = [
-        ("encoding", _called(rope)),
-        ("channels", f"{rope.rotary_dim} of {rope.head_dim} turn, in pairs {pairs}"),
-    ]
+    written = f", written to (i, i+{rope.pairs})" if rope.deinterleaved else ""
+    lines.append(("channels", f"{rope.rotary_dim} of {rope.head_dim} turn, in pairs {pairs}{written}"))
+    if rope.axes is not None:
+        lines.append(("axes", f"time, height, width: {rope.axes.sections} pairs, {rope.axes.order}"))
     scaling = rope.scaling
     if isinstance(scaling, LongRoPE) and rope.by_length:
         trained = scaling.original_max_position_embeddings
@@ -68,34 +77,17 @@ def rotation(rope: Rotary) -> Lines:
     lines.append(("attention factor", f"{factor:.9g}, on cosines and sines"))
     if rope.by_length:
         lines.append(("note", "frequencies go by the length of each sequence: calls want seq_lens="))
-    if isinstance(scaling, YaRN) and scaling.mscale_all_dim:
-        lines.append(
-            (
-                "note",
-                "DeepSeek's attention multiplies its softmax scale by (1 + 0.1 mscale_all_dim ln factor)^2 besides",
-            )
-        )
     return lines
 
 
 def _called(rope: Rotary) -> str:
-    """The encoding without what it has by default, and without long rows."""
-    said = [str(rope.head_dim), f"base={rope.base:g}"]
-    if rope.rotary_dim != rope.head_dim:
-        said.append(f"rotary_dim={rope.rotary_dim}")
-    if rope.interleaved:
-        said.append("interleaved=True")
-    if isinstance(rope.scaling, LongRoPE):
-        original, factor = rope.scaling.original_max_position_embeddings, rope.scaling.factor
-        said.append(f"scaling=LongRoPE([...], [...], {original}, {factor:g})")
-    elif rope.scaling is not None:
-        said.append(f"scaling={rope.scaling}")
-    return f"Rotary({', '.join(said)})"
+    """The encoding without long rows."""
+    return re.sub(r"_factor=\([^)]*\)", "_factor=(...)", repr(rope))
 
 
 def _waves(rope: Rotary, when: str) -> Lines:
     clock = rates(rope)
-    turns = np.abs(clock.words / 2.0**64 + clock.residuals)
+    turns = np.abs(clock.turns)
     turning = turns[turns > 0]
     lines = [
         (f"shortest wavelength{when}", f"{1 / turning.max():,.4f} tokens"),

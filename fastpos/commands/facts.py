@@ -43,11 +43,6 @@ def versions() -> dict[str, str]:
     return found
 
 
-def has_bfloat16() -> bool:
-    """Whether NumPy arrays can be of this type here."""
-    return "ml_dtypes" in versions()
-
-
 def cores() -> str:
     """Processors of the machine."""
     return str(os.cpu_count() or "unknown")

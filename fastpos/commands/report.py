@@ -62,9 +62,9 @@ class Result:
         mine = self.timings[FASTPOS]
         return (
             self.label,
-            _time(mine.median),
-            f"{_time(mine.percentile(20))} - {_time(mine.percentile(80))}",
-            _time(self.timings[COPY].median),
+            seconds_in_words(mine.median),
+            f"{seconds_in_words(mine.percentile(20))} - {seconds_in_words(mine.percentile(80))}",
+            seconds_in_words(self.timings[COPY].median),
             f"{self.of_copy:.2f}",
             f"{self.gigabytes_per_second:.1f}",
             f"{self.gain(READY):.1f}x",
@@ -94,7 +94,7 @@ class Result:
         }
 
 
-def _time(seconds: float) -> str:
+def seconds_in_words(seconds: float) -> str:
     """Three digits, in microseconds or milliseconds."""
     value, unit = (seconds * 1e6, "us") if seconds < 1e-3 else (seconds * 1e3, "ms")
     return f"{value:.{max(0, 3 - len(str(int(value))))}f} {unit}"

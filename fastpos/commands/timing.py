@@ -1,11 +1,11 @@
 """Interleaved bursts: every round runs every contender once, so that a drift of the machine meets all of them."""
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 from timeit import Timer
-from typing import Any
+from typing import Any, Protocol
 
 BURST_SECONDS = 4e-3
 # A longer call does not find its data in a cache, so a burst of it needs no call ahead of the clock.
@@ -34,7 +34,9 @@ class Timing:
         return statistics.median(mine / its for mine, its in zip(self.seconds, other.seconds, strict=False))
 
 
-class _Runner:
+class Runner:
+    """Bursts of one contender, of as many calls as take some milliseconds."""
+
     def __init__(self, call: Callable[[], Any]) -> None:
         self.timer = Timer(call)
         once = self.timer.timeit(1)
@@ -46,6 +48,7 @@ class _Runner:
         self.used = 0.0
 
     def burst(self) -> None:
+        """Add one entry to ``seconds``."""
         begin = perf_counter()
         if self.warm:
             self.timer.timeit(1)
@@ -53,17 +56,31 @@ class _Runner:
         self.used += perf_counter() - begin
 
 
-def measure(contenders: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, Timing]:
-    """Time the contenders for about so many seconds; the first one should be what brings the inputs back.
+class Bursts(Protocol):
+    """What takes turns: a contender here or in another process."""
 
-    A contender so slow that it has used up its share of the time after three rounds sits out the others.
+    used: float
+
+    def burst(self) -> None:
+        """Time some calls, and add the time that it took to ``used``."""
+
+
+def interleave(runners: Collection[Bursts], seconds: float) -> None:
+    """Let all take turns for about so many seconds.
+
+    One so slow that it has used up its share of the time after three rounds sits out the others.
     """
-    runners = {name: _Runner(call) for name, call in contenders.items()}
     share = seconds / len(runners)
     for done in range(MOST_ROUNDS):
-        active = [runner for runner in runners.values() if done < LEAST_ROUNDS or runner.used < share]
+        active = [runner for runner in runners if done < LEAST_ROUNDS or runner.used < share]
         if not active:
             break
         for runner in active:
             runner.burst()
+
+
+def measure(contenders: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, Timing]:
+    """Time the contenders for about so many seconds; the first one should be what brings the inputs back."""
+    runners = {name: Runner(call) for name, call in contenders.items()}
+    interleave(runners.values(), seconds)
     return {name: Timing(runner.calls, tuple(runner.seconds)) for name, runner in runners.items()}

@@ -50,18 +50,15 @@ def markdown(lines: list[Line], setting: str) -> str:
 def run(markdown_file: Path | None) -> bool:
     """Print a line for every check on every usable backend; whether all passed."""
     out = console()
-    narrow = ("float16", "bfloat16") if facts.has_bfloat16() else ("float16",)
     usable = [backend.name for backend in backends() if backend.usable]
     out.print(f"Against 50-digit arithmetic on {facts.title()}")
     lines = []
     for backend in usable:
-        with progress(out, checks(narrow), lambda check: f"{check.what} {check.positions} {check.dtype}") as walk:
+        with progress(out, checks(), lambda check: f"{check.what} {check.positions} {check.dtype}") as walk:
             found = [Line(backend, check, check.measure(backend)) for check in walk]
         out.print(table(f"Backend {backend}", HEADINGS, [line.cells() for line in found], left=4))
         lines += found
     out.print("\n".join(LEGEND))
-    if len(narrow) == 1:
-        out.print("bfloat16 was not checked, for ml_dtypes is not installed: pip install 'fastpos[bf16]'")
     if markdown_file is not None:
         markdown_file.write_text(markdown(lines, facts.title()))
     failed = sum(not line.finding.passed for line in lines)

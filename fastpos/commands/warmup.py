@@ -10,7 +10,7 @@ from ..dispatch import choose
 from ..encodings import Encoding, Learned, Rotary, Sinusoidal
 from ..warm import warmup
 from . import facts
-from .console import Refused, console, progress, table
+from .console import console, progress, table
 from .workloads import normals
 
 ENCODINGS = ("rotary", "sinusoidal", "learned")
@@ -38,11 +38,6 @@ def run(encodings: Sequence[str], dtypes: Sequence[str]) -> None:
     """Compile and report."""
     out = console()
     backend = choose(None)
-    if not facts.has_bfloat16():
-        if "bfloat16" in dtypes:
-            raise Refused("--dtype bfloat16 needs ml_dtypes, which is not installed: pip install 'fastpos[bf16]'")
-        out.print("bfloat16 is left out, for ml_dtypes is not installed: pip install 'fastpos[bf16]'")
-        dtypes = dtypes or DTYPES[:2]
     took = compile_each(out, list(product(encodings or ENCODINGS, dtypes or DTYPES)))
     rows = [(name, f"{seconds:.2f}") for name, seconds in took]
     out.print(

@@ -1,6 +1,6 @@
 """The one table of benchmark cases: ``fastpos bench``, ``bench/`` and their tests are all made from it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -81,6 +81,16 @@ class Case:
             return Learned(normals(1, (self.tokens, self.width), self.dtype))
         return Rotary(self.width, base=500_000.0, interleaved=self.interleaved)
 
+    def inputs(self) -> tuple[Array, ...]:
+        """Queries and keys ``(b, s, h, d)``, or embeddings ``(b, s, d)``: the same numbers in every process."""
+        axes: list[tuple[int, ...]] = [(heads, self.width) for heads in self.heads] or [(self.width,)]
+        shapes = [(self.batch, self.tokens, *last) for last in axes]
+        return tuple(normals(2 + index, shape, self.dtype) for index, shape in enumerate(shapes))
+
+    def sampled(self) -> NDArray[np.int64]:
+        """Tokens whose results are judged."""
+        return np.unique(np.linspace(0, self.tokens - 1, SAMPLED_ROWS, dtype=np.int64))
+
     def make(self) -> "Contest":
         """Inputs and contenders."""
         return Contest(self)
@@ -96,18 +106,22 @@ def normals(seed: int, shape: tuple[int, ...], dtype: str) -> Array:
     return values.astype(dtype, copy=False)
 
 
+def largest_error(encoding: Encoding, positions: NDArray[np.int64], rows: Iterable[tuple[Array, Array]]) -> float:
+    """Largest absolute error of results against 50-digit arithmetic: pairs of x and y, ``(n, ..., d)``; NaN if one is."""
+    return float(np.max([np.abs(y - expected(encoding, x, positions)).max() for x, y in rows]))
+
+
 class Contest:
-    """A case with its arrays, and a callable without arguments for every contender.
+    """A case with its arrays, and a callable without arguments for every contender; ``start`` moves its first token.
 
     All contenders write to the same ``targets``. In place, they read them too: ``copy`` brings the inputs back.
     """
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, start: int | None = None) -> None:
         self.case = case
+        self.start = case.start if start is None else start
         self.encoding = case.encoding()
-        axes: list[tuple[int, ...]] = [(heads, case.width) for heads in case.heads] or [(case.width,)]
-        shapes = [(case.batch, case.tokens, *last) for last in axes]
-        self.inputs = tuple(normals(2 + index, shape, case.dtype) for index, shape in enumerate(shapes))
+        self.inputs = case.inputs()
         self.targets = tuple(np.empty_like(x) for x in self.inputs)
         self.contenders = {COPY: self._copy(), FASTPOS: self._fastpos(), **self._baselines()}
         self.contenders[COPY]()
@@ -116,16 +130,14 @@ class Contest:
         """Largest absolute error of some rows of one run against 50-digit arithmetic."""
         self.contenders[COPY]()
         self.contenders[contender]()
-        tokens = np.unique(np.linspace(0, self.case.tokens - 1, SAMPLED_ROWS, dtype=np.int64))
-        return max(
-            float(np.abs(y[-1, tokens] - expected(self.encoding, x[-1, tokens], self.case.start + tokens)).max())
-            for x, y in zip(self.inputs, self.targets, strict=True)
-        )
+        tokens = self.case.sampled()
+        rows = [(x[-1, tokens], y[-1, tokens]) for x, y in zip(self.inputs, self.targets, strict=True)]
+        return largest_error(self.encoding, self.start + tokens, rows)
 
     def _fastpos(self) -> Callable[[], Any]:
         if self.case.in_place:
-            return partial(apply_, self.encoding, *self.targets, start=self.case.start)
-        return partial(apply, self.encoding, *self.inputs, start=self.case.start, out=self.targets)
+            return partial(apply_, self.encoding, *self.targets, start=self.start)
+        return partial(apply, self.encoding, *self.inputs, start=self.start, out=self.targets)
 
     def _copy(self) -> Callable[[], Any]:
         if len(self.inputs) == 1:
@@ -135,7 +147,7 @@ class Contest:
     def _baselines(self) -> dict[str, Callable[[], Any]]:
         sources = self.targets if self.case.in_place else self.inputs
         arrays = list(zip(sources, self.targets, strict=True))
-        positions = np.arange(self.case.start, self.case.start + self.case.tokens)
+        positions = np.arange(self.start, self.start + self.case.tokens)
         make, use = self._baseline()
         rows = make(positions)
         return {READY: lambda: _each(use, arrays, rows), MADE: lambda: _each(use, arrays, make(positions))}

@@ -6,13 +6,13 @@ from typing import Any
 
 from .. import fields
 from ..encodings import Rotary
-from . import rotation
 from .families import FAMILIES, TEXT_PARTS
 from .layers import Layer, layers_of
+from .rotation import describe
 from .values import Values, load
 
 # Parts of key names that say that a key is about positions.
-POSITION_WORDS = ("rope", "rotary", "theta", "alibi", "position_embedding")
+POSITION_WORDS = ("rope", "rotary", "theta", "alibi")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,9 +87,9 @@ class Checkpoint:
         ValueError, TypeError
             With the key, the value and the rule, for what cannot be honoured.
         """
-        described = rotation.describe(self.values, self.family, layer)
+        encoding = describe(self.values, self.family, layer)
         self._check_unread()
-        return rotation.build(described)
+        return encoding
 
     def encoding(self, layer: int | str | None) -> Rotary:
         """The rotation of a layer by its index, of layers of a type, or of all."""

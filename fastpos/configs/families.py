@@ -82,6 +82,8 @@ class Family:
         Rope parameters where the file has none at all; by layer type where those have their own.
     fixed_base
         Its base, where its code knows no other and no scaling.
+    note
+        What its attention does beside a scaling.
     """
 
     interleaved: bool = False
@@ -101,6 +103,7 @@ class Family:
     aliases: Mapping[str, str] = field(default_factory=dict)
     rope: Mapping[str, Any] = field(default_factory=dict)
     fixed_base: float = 0.0
+    note: str = ""
 
     def name(self, key: str) -> str:
         """How this family spells a key."""
@@ -156,7 +159,12 @@ GEMMA_4 = Family(
         "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
     },
 )
-DEEPSEEK_V2 = _based(1e4, interleaved=True, head_dim_key="qk_rope_head_dim")
+DEEPSEEK_V2 = _based(
+    1e4,
+    interleaved=True,
+    head_dim_key="qk_rope_head_dim",
+    note="the attention multiplies its softmax scale by (1 + 0.1 mscale_all_dim ln factor)^2, which is not done here",
+)
 MINISTRAL_3_ROPE = {
     "rope_type": "yarn",
     "rope_theta": 1e6,
@@ -170,7 +178,9 @@ GPT_OSS_ROPE = {"rope_type": "yarn", "factor": 32.0, "truncate": False, "origina
 
 FAMILIES: Mapping[str, Family] = {
     **dict.fromkeys(("llama", "mistral", "ministral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"), LLAMA),
-    **dict.fromkeys(("olmo", "olmo2", "granite", "granitemoe", "starcoder2"), LLAMA),
+    **dict.fromkeys(("olmo", "olmo2", "olmoe", "granite", "granitemoe", "granitemoeshared", "starcoder2"), LLAMA),
+    **dict.fromkeys(("arcee", "diffllama", "dots1", "seed_oss"), LLAMA),
+    **dict.fromkeys(("bitnet", "flex_olmo"), _based(5e5)),
     "mixtral": _based(1e6),
     "ministral3": Family(
         defaults={"rope_theta": 1e4, "head_dim": 128}, query_scale="ministral", rope={"": MINISTRAL_3_ROPE}
@@ -204,6 +214,9 @@ FAMILIES: Mapping[str, Family] = {
         still_layers="full",
     ),
     "exaone4": _based(1e4, pattern=Pattern("sliding_window_pattern", 4), still_layers="hybrid"),
+    **dict.fromkeys(("ernie4_5", "ernie4_5_moe"), _based(5e5, interleaved=True)),
+    "helium": Family(interleaved=True, defaults={"rope_theta": 1e5, "head_dim": 128}),
+    "glm4_moe": _partly(0.5),
     "glm": _partly(0.5, interleaved=True),
     "glm4": _partly(0.5, interleaved=True),
     "deepseek_v2": DEEPSEEK_V2,

@@ -1,9 +1,11 @@
 """The rotation of one layer, from a config's values and what its family's code does."""
 
-import dataclasses
-from typing import Any
+from collections.abc import Mapping
 
+from .. import fields
+from ..axes import Axes
 from ..encodings import Rotary
+from ..queries import Llama4Scale, MinistralScale
 from ..scaling import Proportional
 from .families import Family
 from .layers import Layer
@@ -16,52 +18,35 @@ ROTARY = ("absolute", "rope", "rope_gptj", "rotary")
 LEVELS = ("rope_parameters", "rope_scaling")
 
 
-@dataclasses.dataclass(frozen=True)
-class Need:
-    """What a rotation needs beside the plain fields of ``Rotary``: the field, and where in the config it comes from."""
-
-    field: str
-    key: str
-    value: object
-
-
-def describe(config: Values, family: Family, layer: Layer) -> tuple[dict[str, Any], list[Need]]:
-    """The fields of a ``Rotary``, and what else it needs."""
+def describe(config: Values, family: Family, layer: Layer) -> Rotary:
+    """The encoding of such a layer."""
     for rule in family.by_layer.values():
         config.get(rule.base_key)
     _check_rotary(config)
     rope, still = _parameters(config, family, layer)
     head_dim = _head_dim(config, family, layer)
+    lengths = Lengths(config, family.name(LENGTH))
     kind = rope_type(rope, family.aliases)
-    scaling = RULES[kind](rope, Lengths(config, family.name(LENGTH)))
+    scaling = RULES[kind](rope, lengths)
+    base = _base(config, rope, family, layer)
     rotary_dim = _rotary_dim(config, rope, family, head_dim, isinstance(scaling, Proportional))
-    described = {
-        "head_dim": head_dim,
-        "base": _base(config, rope, family, layer),
-        "rotary_dim": rotary_dim,
-        "interleaved": family.interleaved,
-        "scaling": scaling,
-    }
-    needs = [
-        *_deinterleaved(config, family),
-        *_sections(rope, family),
-        *_query(config, rope, family, layer),
-    ]
+    deinterleaved = bool(family.deinterleave_key) and config.flag(family.deinterleave_key, True)
+    axes = _axes(rope, family, rotary_dim or head_dim)
+    query_scale = _query_scale(config, rope, family, layer, lengths)
     _check_length(config, rope, family)
-    if still or not layer.turns:
-        needs.append(Need("rotary_dim", config.name("layer_types"), "a layer without rotation"))
     _check_unread(rope, kind)
-    return described, needs
-
-
-def build(described: tuple[dict[str, Any], list[Need]]) -> Rotary:
-    """The encoding; what it needs and ``Rotary`` does not have is refused."""
-    plain, needs = described
-    for need in needs:
-        raise ValueError(
-            f"{need.key}: {need.value!r} needs more than this version's Rotary has ({need.field}); nothing here can honour it"
-        )
-    return Rotary(**plain)
+    if still or not layer.turns:
+        return Rotary(head_dim, rotary_dim=0, query_scale=query_scale)
+    return Rotary(
+        head_dim,
+        base=base,
+        rotary_dim=rotary_dim,
+        interleaved=family.interleaved or deinterleaved,
+        deinterleaved=deinterleaved,
+        scaling=scaling,
+        axes=axes,
+        query_scale=query_scale,
+    )
 
 
 def _check_rotary(config: Values) -> None:
@@ -85,10 +70,13 @@ def _parameters(config: Values, family: Family, layer: Layer) -> tuple[Values, b
     if not said:
         return Values(family.rope.get(layer.type, family.rope.get("", {})), f"{config.name(LEVELS[0])}."), False
     (level, *_) = said
-    if not any(isinstance(value, dict) for value in level.content.values()):
+    types = {*(config.row("layer_types") or ()), *family.by_layer}
+    by_type = any(key in types for key in level.content) or all(
+        value is None or isinstance(value, Mapping) for value in level.content.values()
+    )
+    if not by_type:
         rule = family.by_layer.get(layer.type)
         return (level if rule is None or rule.scaled else Values({}, level.where)), False
-    types = {*(config.row("layer_types") or ()), *family.by_layer}
     for key in level.content:
         if key not in types:
             raise ValueError(
@@ -106,14 +94,14 @@ def _base(config: Values, rope: Values, family: Family, layer: Layer) -> float:
         return family.fixed_base
     rule = family.by_layer.get(layer.type)
     key, default = (family.name("rope_theta"), None) if rule is None else (rule.base_key, rule.base)
-    inside = rope.number("rope_theta")
-    beside = config.number(key) if key and config.has(key) else None
+    inside = rope.number("rope_theta", low=1)
+    beside = config.number(key, low=1) if key and config.has(key) else None
     if inside is not None and beside is not None and inside != beside:
         warn(f"{rope.name('rope_theta')}: {inside:g} is used, not {beside:g} of {config.name(key)}")
     found = inside if inside is not None else beside if beside is not None else default
     if found is not None:
         return found
-    return config.needed_number(key, "frequencies are its powers")
+    return config.needed_number(key, "frequencies are its powers", low=1)
 
 
 def _head_dim(config: Values, family: Family, layer: Layer) -> int:
@@ -150,41 +138,44 @@ def _rotary_dim(config: Values, rope: Values, family: Family, head_dim: int, who
     name = rope.name(PARTIAL) if inside is not None else config.name(key)
     if not family.partial:
         raise ValueError(f"{name}: expected 1, for the code of this model rotates whole heads, got {share:g}")
-    turning = int(head_dim * share)
-    if share > 1 or turning < 2 or turning % 2:
+    turning = int(head_dim * share) if share <= 1 else 0
+    if turning < 2 or turning % 2:
         raise ValueError(
-            f"{name}: expected a share of head_dim = {head_dim} with an even number of channels, got {share:g}, which is "
-            f"{turning}"
+            f"{name}: expected a share of head_dim = {head_dim} with an even number of channels that turn, "
+            f"got {share:g}"
         )
     return turning
 
 
-def _deinterleaved(config: Values, family: Family) -> list[Need]:
-    key = family.deinterleave_key
-    return [Need("deinterleaved", config.name(key), True)] if key and config.flag(key, True) else []
-
-
-def _sections(rope: Values, family: Family) -> list[Need]:
+def _axes(rope: Values, family: Family, rotary_dim: int) -> Axes | None:
     if not family.sections:
-        return []
-    interleaved = rope.get("mrope_interleaved")
-    if interleaved is not None and interleaved != (family.order == "interleaved"):
+        return None
+    interleaved, order = rope.get("mrope_interleaved"), family.order == "interleaved"
+    if interleaved is not None and interleaved != order:
+        raise ValueError(f"{rope.name('mrope_interleaved')}: expected {order} for this model, got {interleaved!r}")
+    sections = tuple(
+        fields.integer(rope.name("mrope_section"), section, 1, rotary_dim)
+        for section in rope.row("mrope_section", family.sections) or ()
+    )
+    if len(sections) != 3 or sum(sections) != rotary_dim // 2:
         raise ValueError(
-            f"{rope.name('mrope_interleaved')}: expected {family.order == 'interleaved'} for this model, got {interleaved!r}"
+            f"{rope.name('mrope_section')}: expected pairs of time, height and width, {rotary_dim // 2} in all, got {sections}"
         )
-    sections = rope.row("mrope_section", family.sections)
-    return [Need("axes", rope.name("mrope_section"), tuple(sections or ()))]
+    return Axes(sections, order=family.order)
 
 
-def _query(config: Values, rope: Values, family: Family, layer: Layer) -> list[Need]:
+def _query_scale(
+    config: Values, rope: Values, family: Family, layer: Layer, lengths: Lengths
+) -> Llama4Scale | MinistralScale | None:
     if family.query_scale == "ministral":
-        key = "llama_4_scaling_beta"
-        beta = rope.number(key, low=0)
-        return [Need("query_scale", rope.name(key), beta)] if beta else []
-    if family.query_scale == "llama4" and not layer.turns and config.flag("attn_temperature_tuning", True):
-        scale = config.number("attn_scale", 0.1), config.number("floor_scale", 8192)
-        return [Need("query_scale", config.name("attn_temperature_tuning"), scale)]
-    return []
+        beta = rope.number("llama_4_scaling_beta", low=0)
+        return MinistralScale(beta, lengths.original(rope)) if beta else None
+    if family.query_scale == "llama4" and config.flag("attn_temperature_tuning", True) and not layer.turns:
+        scale, floor = config.number("attn_scale", 0.1), config.number("floor_scale", 8192.0)
+        assert scale is not None
+        assert floor is not None
+        return Llama4Scale(scale, floor)
+    return None
 
 
 def _check_length(config: Values, rope: Values, family: Family) -> None:

@@ -89,6 +89,8 @@ def _yarn_factor(rope: Values, lengths: Lengths) -> float:
 def _yarn(rope: Values, lengths: Lengths) -> Scaling:
     mscale, mscale_all_dim = (rope.number(key, low=0) for key in ("mscale", "mscale_all_dim"))
     attention_factor = rope.number("attention_factor")
+    # In the configs of YaRN's own authors; it tells their training code something.
+    rope.flag("finetuned", True)
     if attention_factor is None and bool(mscale) != bool(mscale_all_dim):
         key = "mscale" if mscale else "mscale_all_dim"
         warn(f"{rope.name(key)}: transformers heeds mscale and mscale_all_dim only together, so this has no effect")

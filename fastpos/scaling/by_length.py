@@ -47,8 +47,11 @@ class DynamicNTK(Scaling):
     def by_length(self) -> bool:
         return self.length is None
 
+    def chosen(self, length: int) -> int:
+        return max(length, self.max_position_embeddings)
+
     def at_length(self, length: int) -> "DynamicNTK":
-        return replace(self, length=max(length, self.max_position_embeddings))
+        return replace(self, length=self.chosen(length))
 
     def check(self, base: float | None, rotary_dim: int, head_dim: int) -> None:
         if rotary_dim == 2:
@@ -113,9 +116,12 @@ class LongRoPE(Scaling):
     def by_length(self) -> bool:
         return self.length is None
 
-    def at_length(self, length: int) -> "LongRoPE":
+    def chosen(self, length: int) -> int:
         trained = self.original_max_position_embeddings
-        return replace(self, length=trained + (length > trained))
+        return trained + (length > trained)
+
+    def at_length(self, length: int) -> "LongRoPE":
+        return replace(self, length=self.chosen(length))
 
     @property
     def attention_scaling(self) -> float:

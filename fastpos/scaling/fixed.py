@@ -63,6 +63,8 @@ class Llama3(Scaling):
         x_i = (L0 / wavelength - low_freq_factor) / (high_freq_factor - low_freq_factor), within 0 to 1
         w'_i = (1 - x_i) w_i / s + x_i w_i
 
+    With equal factors (Llama 4) there is no ramp: a pair with fewer turns in L0 is slowed down, one with as many is not.
+
     Examples
     --------
     >>> Llama3(8.0, 8192).high_freq_factor
@@ -82,9 +84,9 @@ class Llama3(Scaling):
         )
         for name in ("low_freq_factor", "high_freq_factor"):
             object.__setattr__(self, name, fields.positive(name, getattr(self, name)))
-        if self.high_freq_factor <= self.low_freq_factor:
+        if self.high_freq_factor < self.low_freq_factor:
             raise ValueError(
-                f"high_freq_factor: expected above low_freq_factor = {self.low_freq_factor:g}, "
+                f"high_freq_factor: expected at least low_freq_factor = {self.low_freq_factor:g}, "
                 f"got {self.high_freq_factor:g}"
             )
 
@@ -93,7 +95,10 @@ class Llama3(Scaling):
         low, high = Decimal(self.low_freq_factor), Decimal(self.high_freq_factor)
 
         def scaled(frequency: Decimal) -> Decimal:
-            kept = min(max((context * frequency / two_pi - low) / (high - low), Decimal(0)), Decimal(1))
+            turns = context * abs(frequency) / two_pi
+            if high == low:
+                return frequency if turns >= low else frequency / factor
+            kept = min(max((turns - low) / (high - low), Decimal(0)), Decimal(1))
             return (1 - kept) * frequency / factor + kept * frequency
 
         return [scaled(frequency) for frequency in plain]

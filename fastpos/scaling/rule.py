@@ -30,6 +30,10 @@ class Scaling:
         """Whether the frequencies depend on the length of the sequence, and none has been chosen."""
         return False
 
+    def chosen(self, length: int) -> int:
+        """The length that stands for all with the same frequencies as ``length``."""
+        return length
+
     def at_length(self, length: int) -> "Scaling":
         """The rule for sequences of ``length`` tokens; equal for all lengths with the same frequencies."""
         return self

@@ -34,7 +34,7 @@ from .numba_record import (
     CHECK_ONLY,
     CHECKED,
     COMPARE,
-    FACTOR,
+    EMBEDDING_SCALE,
     GRAB,
     HEADS,
     NEIGHBOURS,
@@ -189,7 +189,7 @@ def _fill_anchors(storage, clock, position, anchors, first, last):
 def _sine_rows(storage, kind, interleaved, streamed, record, x, y, rows, xt, yt, heads, xh, yh, positions, anchors):
     """All channels of a few rows that share an anchor."""
     pairs, step = field(record, PAIRS), 2 * lanes(storage)
-    scale, half = fill(storage, read_float(record + FACTOR * WORD)), pairs * itemsize(storage)
+    scale, half = fill(storage, read_float(record + EMBEDDING_SCALE * WORD)), pairs * itemsize(storage)
     pitch = (pairs + step - 1) // step * step * itemsize(computed(storage))
     clock = (field(record, WORDS), field(record, RESIDUALS), pitch)
     chunk = CHUNK_BYTES // itemsize(computed(storage)) if kind == CARRIED else pairs
@@ -214,7 +214,7 @@ def _sine_rows(storage, kind, interleaved, streamed, record, x, y, rows, xt, yt,
 def _learned_row(storage, stored, streamed, record, x, y, heads, xh, yh, position):
     """Add one row of a table that lies in memory as ``stored``."""
     table = field(record, TABLE) + (position + field(record, TABLE_OFFSET)) * field(record, TABLE_STRIDE)
-    scale = fill(storage, read_float(record + FACTOR * WORD))
+    scale = fill(storage, read_float(record + EMBEDDING_SCALE * WORD))
     size, step = itemsize(storage), 2 * lanes(storage)
     width = field(record, WIDTH) // size
     whole = width // step * step

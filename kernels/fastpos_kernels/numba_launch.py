@@ -5,7 +5,7 @@ from itertools import islice
 
 import numpy as np
 
-from . import numba_add, numba_jit, numba_positions, numba_rates, numba_record, numba_rotate
+from . import numba_add, numba_jit, numba_positions, numba_rates, numba_record, numba_rotate, numba_sinusoid
 from .numba_form import AXIAL, BLOCKS, DEINTERLEAVED, EXACT, INTERLEAVED, ROUNDED, SPLIT, Form
 from .numba_record import CHECK, CHECK_ONLY, CHECKED
 from .numba_threads import share
@@ -126,6 +126,7 @@ def compiled(operation: str, *specialised):
     kernels = {
         "rotate": numba_rotate.kernel,
         "add_sinusoidal": numba_add.sinusoidal_kernel,
+        "add_sinusoid": numba_sinusoid.kernel,
         "add_learned": numba_add.learned_kernel,
     }
     if "float16" in specialised and not numba_jit.converts_float16():
@@ -192,28 +193,44 @@ def _shared(axes, rule):
     return (None, token, batch) if rule.same_for_batch else axes
 
 
-def bind_sinusoidal(inputs, outputs, axes, rule, rates, interleaved: bool, scale: float, stream: bool, threads: int):
+def sinusoid_of(rates, waves) -> str:
+    """The operation that adds sinusoids of this kind: all but the commonest share one kernel."""
+    plain = waves.sines == waves.cosines and not waves.zeros and not waves.cosine_first
+    plain = plain and waves.padding_index is None and rates.factor == 1.0 and not waves.real
+    return "add_sinusoidal" if plain else "add_sinusoid"
+
+
+def bind_sinusoidal(inputs, outputs, axes, rule, rates, waves, scale: float, stream: bool, threads: int):
     """A launch that adds sinusoids to each input times ``scale``."""
     x, dtype, axes = inputs[0], inputs[0].dtype.name, _shared(axes, rule)
-    words, residuals, _ = numba_rates.clock(rates, dtype, not interleaved)
-    near = numba_rates.near(rates, dtype, not interleaved)
+    permuted, operation = not waves.interleaved, sinusoid_of(rates, waves)
+    clock = words, residuals, turns = numba_rates.clock(rates, dtype, permuted)
+    near = numba_rates.near(rates, dtype, permuted)
+    first, second = waves.cosines if waves.cosine_first else 0, 0 if waves.cosine_first else waves.sines
     head = _sizes(x, axes, numba_add.MAX_BLOCK, threads) | {
         numba_record.WORDS: words.ctypes.data,
         numba_record.RESIDUALS: residuals.ctypes.data,
-        numba_record.PAIRS: len(rates.words),
-        numba_record.FACTOR: _factor(scale),
+        numba_record.FREQUENCIES: turns.ctypes.data,
+        numba_record.PAIRS: waves.sines,
+        numba_record.COSINES: waves.cosines,
+        numba_record.SINE_AT: first * x.itemsize,
+        numba_record.COSINE_AT: second * x.itemsize,
+        numba_record.PADDING: waves.padding_index is not None,
+        numba_record.PADDING_INDEX: waves.padding_index or 0,
+        numba_record.FACTOR: _factor(rates.factor),
+        numba_record.EMBEDDING_SCALE: _factor(scale),
         numba_record.NEIGHBOURS: near.ctypes.data,
     }
     records = _each(inputs, outputs, axes, rule, head)
-    stream = stream and _streamable(outputs, axes, len(rates.words))
-    return Launch(compiled("add_sinusoidal", dtype, interleaved), stream, records, words, residuals, near)
+    stream = stream and operation == "add_sinusoidal" and _streamable(outputs, axes, waves.sines)
+    return Launch(compiled(operation, dtype, waves.interleaved), stream, records, *clock, near)
 
 
 def bind_learned(inputs, outputs, axes, rule, table, offset: int, stream: bool, threads: int) -> Launch:
     """A launch that adds rows of ``table`` (C-contiguous, of the inputs' type or their compute type)."""
     x, dtype, axes = inputs[0], inputs[0].dtype.name, _shared(axes, rule)
     head = _sizes(x, axes, numba_add.MAX_BLOCK, threads) | {
-        numba_record.FACTOR: _factor(1.0),
+        numba_record.EMBEDDING_SCALE: _factor(1.0),
         numba_record.TABLE: table.ctypes.data,
         numba_record.TABLE_STRIDE: table.strides[0],
         numba_record.TABLE_OFFSET: offset,

@@ -51,8 +51,14 @@ WORD = 8
     TABLE,
     TABLE_STRIDE,
     TABLE_OFFSET,
+    EMBEDDING_SCALE,
+    COSINES,
+    SINE_AT,
+    COSINE_AT,
+    PADDING,
+    PADDING_INDEX,
     HEAD,
-) = range(34)
+) = range(40)
 
 # Words of one array operand (the input of a pair, then its output).
 TYPE, DTYPE, RANK, MUST_BE, LOW, HIGH, STRIDE_B, STRIDE_T, STRIDE_H, HEADS, SHAPE = range(11)

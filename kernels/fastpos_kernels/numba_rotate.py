@@ -59,7 +59,8 @@ place_tokens = by_form(lambda form: _place_whole if form.clock == EXACT else _pl
 def _tile(form, storage, streamed, record, scales, x, y, heads, tokens, xh, xt, yh, yt, cos, sin, pitch):
     """Rotate ``heads`` x ``tokens`` rows, the nearer axis inside, and carry over channels that no rotation touches."""
     lead = field(record, LEAD)
-    _turn_tile(form, storage, streamed, record, x + lead, y + lead, heads, tokens, xh, xt, yh, yt, cos, sin, pitch)
+    if pitch:
+        _turn_tile(form, storage, streamed, record, x + lead, y + lead, heads, tokens, xh, xt, yh, yt, cos, sin, pitch)
     carry_over(form, storage, record, scales, x, y, heads, tokens, xh, xt, yh, yt)
 
 

@@ -38,9 +38,9 @@ def bind_rotate(inputs, outputs, axes, rule, rates, head, stream: bool, threads:
     return Launch(function, axes, rule)
 
 
-def bind_sinusoidal(inputs, outputs, axes, rule, rates, interleaved: bool, scale: float, stream: bool, threads: int):
+def bind_sinusoidal(inputs, outputs, axes, rule, rates, waves, scale: float, stream: bool, threads: int):
     def function(x, y, at, index):
-        add_sinusoid(x[:, :, 0], y[:, :, 0], at.whole, rates.words, rates.residuals, interleaved, scale)
+        add_sinusoid(x[:, :, 0], y[:, :, 0], at, rates, waves, scale)
 
     return Launch(function, axes, rule)
 

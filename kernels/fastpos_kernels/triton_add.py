@@ -131,13 +131,13 @@ def add_learned(
     blocks: tl.constexpr,
     computed: tl.constexpr,
 ):
-    """Add rows ``position + offset`` of ``table``; a row outside it is not read, and its result is NaN."""
+    """Add rows ``position + offset`` of ``table``; a position without a row of its own gives NaN, and nothing is read."""
     program = tl.program_id(0)
     block = program % blocks
     batch, token, inside = _place(program // blocks * tile_rows, tile_rows, rows, tokens)
     position = positions_of(rule, started, where, starts, start, documents, ids_batch, ids_token, batch, token, inside)
     index = position + offset
-    known = (index >= 0) & (index < table_rows)
+    known = (position >= 0) & (index < table_rows)
     channel = (block * tile_channels + tl.arange(0, tile_channels))[None, :]
     mask = inside[:, None] & (channel < width)
     value = tl.load(x + (_row_of(batch, token, x_batch, x_token, unit) + channel), mask=mask).to(computed)

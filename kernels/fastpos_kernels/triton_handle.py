@@ -28,6 +28,15 @@ def target_of(kernel) -> tuple[str, int]:
     return target.backend, target.warp_size
 
 
+def check_not_captured(device: torch.device) -> None:
+    """Refuse to make a launch while a CUDA graph is captured: to copy rates and load a binary would break it off."""
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(
+            f"expected a first call of this kind on {device} before a CUDA graph is captured, for it copies and compiles what "
+            "the kernel needs; make one call with the same encoding, shapes, strides and dtypes ahead of the capture"
+        )
+
+
 class Handle:
     """A kernel with all its arguments but arrays and positions, on one device.
 
@@ -37,50 +46,42 @@ class Handle:
     def __init__(self, kernel, programs: int, constants, fixed):
         self.kernel, self.programs, self.constants, self.fixed = kernel, programs, constants, fixed
         self.addresses = [tensor.data_ptr() for tensor in constants]
+        self.knobs = triton.knobs.runtime
         self.run = None
 
-    def _keep(self, compiled) -> None:
-        self.function, self.metadata = compiled.function, compiled.packed_metadata
-        self.stream, self.hooks = driver.active.get_current_stream, triton.knobs.runtime
-        self.run = compiled.run
-
     def __call__(self, device: int, arrays, where, starts, start: int) -> None:
-        """Launch on the current stream; ``where`` and ``starts`` are any tensors where the rule reads none."""
-        pointers = [array.data_ptr() for array in arrays]
-        bits = 0
-        for pointer in pointers:
-            bits |= pointer
-        aligned = bits % ACCESS_BYTES == 0
-        if self.run is not None and aligned:
-            hooks = self.hooks
-            if not hooks.launch_enter_hook.calls and not hooks.launch_exit_hook.calls:
-                self.run(
-                    self.programs,
-                    1,
-                    1,
-                    self.stream(device),
-                    self.function,
-                    self.metadata,
-                    None,
-                    None,
-                    None,
-                    *pointers,
-                    *self.addresses,
-                    where.data_ptr(),
-                    starts.data_ptr(),
-                    start,
-                    *self.fixed,
-                )
-                return
-        compiled = self.kernel[(self.programs,)](*arrays, *self.constants, where, starts, start, *self.fixed, **OPTIONS)
-        if KNOWN and aligned and not is_interpreted(self.kernel):
-            self._keep(compiled)
+        """Launch on the current stream; ``where`` and ``starts`` are None where the rule reads none."""
+        pointers, bits = [], 0
+        for source, target in arrays:
+            pointer = source.data_ptr()
+            other = pointer if target is source else target.data_ptr()
+            pointers += pointer, other
+            bits |= pointer | other
+        aligned = not bits % ACCESS_BYTES
+        knobs = self.knobs
+        if aligned and self.run and not (knobs.launch_enter_hook.calls or knobs.launch_exit_hook.calls):
+            first = pointers[0] if where is None else where.data_ptr()
+            second = first if starts is None else starts.data_ptr()
+            stream, fixed = self.stream(device), self.fixed
+            # fmt: off
+            self.run(
+                self.programs, 1, 1, stream, *self.binary, None, None, None,
+                *pointers, *self.addresses, first, second, start, *fixed,
+            )
+            # fmt: on
+            return
+        where = arrays[0][0] if where is None else where
+        operands = (array for pair in arrays for array in pair)
+        arguments = *operands, *self.constants, where, where if starts is None else starts, start, *self.fixed
+        compiled = self.kernel[(self.programs,)](*arguments, **OPTIONS)
+        if aligned and KNOWN and not is_interpreted(self.kernel):
+            self.stream = driver.active.get_current_stream
+            self.binary = compiled.function, compiled.packed_metadata
+            # Kept whole: a binary that nobody holds is unloaded.
+            self.compiled, self.run = compiled, compiled.run
 
 
 def on_device(index: int, function, *arguments) -> None:
-    """Call with this GPU as the current one; a negative index is main memory, which the interpreter uses."""
-    if index < 0 or index == torch.cuda.current_device():
+    """Call with this GPU as the current one."""
+    with torch.cuda.device(index):
         function(*arguments)
-    else:
-        with torch.cuda.device(index):
-            function(*arguments)

@@ -13,7 +13,7 @@ import triton.language as tl
 from . import triton_machine as machine
 from .rules import DONE, START
 from .triton_add import add_learned, add_sinusoid
-from .triton_handle import Handle, on_device, target_of
+from .triton_handle import Handle, check_not_captured, on_device, target_of
 from .triton_rotate import rotate
 
 COMPUTED = {2: tl.float32, 4: tl.float32, 8: tl.float64}
@@ -50,7 +50,11 @@ def geometry(arrays, axes, *further: int) -> Geometry:
 
 
 class Piece:
-    """One kernel on one or two inputs, with a handle for every device and type of positions."""
+    """One kernel on one or two inputs, with a handle for every device and type of positions.
+
+    ``arguments(backend, lanes)`` gives programs, integers and compile-time values; ``constants(device)`` the tensors that
+    stand after the arrays.
+    """
 
     def __init__(self, kernel, rule, arguments, constants):
         self.kernel, self.rule = kernel, rule
@@ -58,23 +62,26 @@ class Piece:
         self.handles = {}
 
     def _handle(self, device, where, starts) -> Handle:
+        check_not_captured(device)
         steps = (0, 0) if where is None else [stride // where.element_size() for stride in self.rule.ids_strides]
-        programs, before, after = self.arguments(*target_of(self.kernel))
-        fixed = (self.rule.documents, *before[:2], *steps, *before[2:], self.rule.kind, starts is not None, *after)
+        programs, (rows, tokens, *strides), values = self.arguments(*target_of(self.kernel))
+        integers = self.rule.documents, rows, tokens, *steps, *strides
+        fixed = (*integers, self.rule.kind, starts is not None, *values)
         return Handle(self.kernel, programs, self.constants(device), fixed)
 
-    def __call__(self, arrays, where, starts) -> None:
-        first = arrays[0]
-        index = first.get_device()
+    def __call__(self, device: int, arrays, where, starts) -> None:
+        """Launch on pairs of input and output."""
         if self.rule.kind == START:
-            key, start, where_tensor = index, where, first
-        else:
-            key, start, where_tensor = (index, where.dtype, None if starts is None else starts.dtype), 0, where
+            handle = self.handles.get(device)
+            if handle is None:
+                handle = self.handles[device] = self._handle(arrays[0][0].device, None, None)
+            handle(device, arrays, None, None, where)
+            return
+        key = device, where.dtype, None if starts is None else starts.dtype
         handle = self.handles.get(key)
         if handle is None:
-            place = None if self.rule.kind == START else where
-            handle = self.handles[key] = self._handle(first.device, place, starts)
-        handle(index, arrays, where_tensor, where_tensor if starts is None else starts, start)
+            handle = self.handles[key] = self._handle(arrays[0][0].device, where, starts)
+        handle(device, arrays, where, starts, 0)
 
 
 class Launch:
@@ -86,10 +93,13 @@ class Launch:
     def __call__(self, inputs, outputs, where, starts, threads, checked):
         """Run on tensors like the arrays that the launch was made for; ``where`` is a number or a tensor."""
         for piece, places in self.pieces:
-            arrays = []
-            for place in places:
-                arrays += (inputs[place], outputs[place])
-            on_device(arrays[0].get_device(), piece, arrays, where, starts)
+            arrays = [(inputs[place], outputs[place]) for place in places]
+            device = arrays[0][0].get_device()
+            # A negative index is main memory, which the interpreter works on.
+            if device < 0 or device == torch.cuda.current_device():
+                piece(device, arrays, where, starts)
+            else:
+                on_device(device, piece, device, arrays, where, starts)
         return DONE
 
 
@@ -145,8 +155,17 @@ def bind_rotate(inputs, outputs, axes, rule, rates, head, stream: bool, threads:
     return _pieces(inputs, outputs, 2, piece_of)
 
 
-def bind_sinusoidal(inputs, outputs, axes, rule, rates, interleaved: bool, scale: float, stream: bool, threads: int):
+def bind_sinusoidal(inputs, outputs, axes, rule, rates, waves, scale: float, stream: bool, threads: int):
     """A launch that adds sinusoids to each input times ``scale``."""
+    interleaved = waves.interleaved
+    if (
+        waves.sines != waves.cosines
+        or waves.zeros
+        or waves.cosine_first
+        or waves.padding_index is not None
+        or waves.real
+    ):
+        raise ValueError("backend: triton adds the paper's sinusoids, got another form; choose backend='numba'")
     itemsize, pairs = inputs[0].itemsize, len(rates.words)
 
     def piece_of(arrays):

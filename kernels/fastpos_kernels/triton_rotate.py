@@ -136,7 +136,6 @@ def rotate(
     sine, cosine = sincos(position[:, None, None], word, residual, False)
     if factor != 1.0:
         sine, cosine = sine * factor, cosine * factor
-    minus = -sine
 
     if group < groups0:
         x, x_batch, x_token, x_head = x0, x0_batch, x0_token, x0_head
@@ -164,7 +163,7 @@ def rotate(
             source += x_step
             mask = there if whole else there & (head + (step + 1) * tile_heads < heads)
             next_a, next_b = _load(source, pairs, interleaved, shape, mask if not exact else None, computed)
-        turned_a, turned_b = tl.fma(a, cosine, b * minus), tl.fma(b, cosine, a * sine)
+        turned_a, turned_b = tl.fma(a, cosine, b * sine * -1.0), tl.fma(b, cosine, a * sine)
         _store(target, pairs, interleaved, shape, store_mask, turned_a, turned_b)
         if step + 1 < steps:
             target += y_step
