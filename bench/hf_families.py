@@ -111,8 +111,8 @@ class Row:
     why: str = ""
 
 
-def small(kind: Any, family: str) -> Any:
-    """A config with few and narrow layers."""
+def small(kind: Any, family: str, **own: Any) -> Any:
+    """A config with few and narrow layers; ``own``: values that go before all others."""
     default = kind().to_dict()
     aliases = getattr(kind, "attribute_map", {})
     given = {key: value for key, value in SMALL.items() if key in default or key in aliases}
@@ -122,14 +122,16 @@ def small(kind: Any, family: str) -> Any:
     for name, part in parts.items():
         if default.get(name) is not None and hasattr(part, "model_type"):
             given[name] = small(part, part.model_type).to_dict()
-    return kind(**given | OWN.get(family, {}))
+    return kind(**given | OWN.get(family, {}) | own)
 
 
-def built(family: str) -> torch.nn.Module:
-    """A tiny model with random weights."""
-    config = small(CONFIG_MAPPING[family], family)
+def built(family: str, **own: Any) -> torch.nn.Module:
+    """A tiny model with random weights; ``own``: values of its config."""
     name = NAMES[family]
     kind = getattr(transformers, name if isinstance(name, str) else name[0])
+    config = small(CONFIG_MAPPING[family], family, **own)
+    if not isinstance(config, kind.config_class):
+        config = config.get_text_config()
     with torch.device("meta"):
         count = sum(parameter.numel() for parameter in kind(config).parameters())
     if count > MOST_PARAMETERS:

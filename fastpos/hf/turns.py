@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 import torch
@@ -105,6 +106,7 @@ def in_place_of_waves(
 ) -> Callable[..., Any]:
     """The forward of a rotary module that hands positions on; ``turns``: by its arguments that are no tensors."""
 
+    @wraps(original)
     def forward(*args: Any, **kwargs: Any) -> Any:
         given = dict(zip(names, args, strict=False))
         given.update(kwargs)
@@ -124,6 +126,8 @@ def in_place_of_rotation(
     ``constants``: its parameters with a default, and that.
     """
 
+    # With the original's signature, which the next patch reads.
+    @wraps(original)
     def rotate(*args: Any, **kwargs: Any) -> Any:
         given = dict(zip(names, args, strict=False))
         given.update(kwargs)
