@@ -11,8 +11,8 @@ from . import dispatch
 from .call import latest, latest_apart, prepare, quick, run
 from .encodings import Encoding
 from .lengths import check_settled
+from .places import HIGHEST, LOWEST
 from .plan import Plan, check_encoding
-from .positions import HIGHEST, LOWEST
 from .tables import table_at
 
 Array = Any  # a NumPy array or a PyTorch tensor, whose module is not imported for its name

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from . import dispatch, fields, threads
 from .encodings import Encoding, Learned, coordinates
 from .lengths import by_length, check_by_length, check_settled, cuts
+from .places import HIGHEST, LOWEST, Place, extremes, resolve, resolve_lengths
 from .plan import (
     Plan,
     Turn,
@@ -23,7 +24,6 @@ from .plan import (
     name_of,
     rowwise,
 )
-from .positions import HIGHEST, LOWEST, Place, extremes, resolve, resolve_lengths
 
 Array = NDArray[Any]
 

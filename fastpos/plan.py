@@ -16,7 +16,7 @@ from .encodings import Encoding, Learned, Rotary, Sinusoidal
 from .frequencies import Rates, rates
 from .head import Head
 from .layout import Layout, layout_of
-from .positions import Rule
+from .places import Rule
 
 Array = NDArray[Any]
 DTYPES = ("float32", "float16", "bfloat16", "float64")
