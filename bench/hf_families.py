@@ -108,6 +108,7 @@ class Row:
     apart_hf: float = 0.0
     apart_exact: float = 0.0
     same_after: bool = True
+    short: str = ""
     why: str = ""
 
 
@@ -172,7 +173,17 @@ def row(family: str) -> Row:
     parts = [part for part in report.parts if part.state not in ("fused", "not used")]
     why = "; ".join(dict.fromkeys(f"{part.kind}: {part.why}" for part in parts))
     state = report.state if report.parts else "no rotary module"
-    return Row(family, state, apart["hf"], apart["exact"], after, why)
+    return Row(family, state, apart["hf"], apart["exact"], after, in_bfloat16(model, given), why)
+
+
+def in_bfloat16(model: torch.nn.Module, given: dict[str, torch.Tensor]) -> str:
+    """Whether logits in bfloat16 are the same bits with numerics="hf", and what was fused."""
+    real = given["attention_mask"].bool()
+    logits = model.to(torch.bfloat16)(**given).logits[real]
+    with fastpos.hf.patch(model, numerics="hf") as report:
+        same = torch.equal(model(**given).logits[real], logits)
+    said = "" if report.state == "fused" or not report.parts else f", {report.state}"
+    return ("same bits" if same else f"DIFFER{' or nan' if logits.isnan().any() else ''}") + said
 
 
 def main() -> None:
@@ -199,12 +210,13 @@ def main() -> None:
         "Differences are the largest of all logits, over the largest logit; `wrong` are families where they exceed "
         f"{ROUNDING:g}, or whose logits are not the same bits again after `unpatch`.\n"
     )
-    print("| family | rotary modules | `hf` | `exact` | in the way |\n|---|---|---:|---:|---|")
+    print("| family | rotary modules | `hf` | `exact` | `hf`, bfloat16 | in the way |\n|---|---|---:|---:|---|---|")
     for found in rows:
         apart = (
             (f"{found.apart_hf:.0e}", f"{found.apart_exact:.0e}") if found.state in ("fused", "partly") else ("", "")
         )
-        print(f"| {found.family} | {found.state} | {apart[0]} | {apart[1]} | {found.why.replace('|', '/')} |")
+        short = found.short if found.state in ("fused", "partly") else ""
+        print(f"| {found.family} | {found.state} | {apart[0]} | {apart[1]} | {short} | {found.why.replace('|', '/')} |")
     if wrong:
         sys.exit(f"wrong: {', '.join(found.family for found in wrong)}")
 
