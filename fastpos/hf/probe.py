@@ -42,9 +42,9 @@ def clock_of(module: torch.nn.Module, waves: Waves) -> Clock:
     if kind in ("dynamic", "longrope"):
         raise Mismatch(f"its frequencies change with the length of the batch (rope_type {kind!r})")
     inv_freq = getattr(module, f"{prefix}inv_freq", None)
-    table = getattr(module, "embed_positions", None)
-    if inv_freq is None and isinstance(table, torch.Tensor) and table.ndim == 2:
-        # Of GPT-J's kind: sines and cosines ready made, by these frequencies.
+    table = _table(module)
+    if inv_freq is None and table is not None:
+        # Sines and cosines ready made, by these frequencies.
         width = table.shape[-1]
         inv_freq = 1.0 / (10000 ** (torch.arange(0, width, 2) / width))
     factor = getattr(module, f"{prefix}attention_scaling", 1.0)
@@ -53,10 +53,10 @@ def clock_of(module: torch.nn.Module, waves: Waves) -> Clock:
     return Clock(tuple(inv_freq.detach().double().cpu().tolist()), float(factor))
 
 
-def _farthest(module: torch.nn.Module) -> int:
-    """Up to where a module is probed: a table ends."""
+def _table(module: torch.nn.Module) -> torch.Tensor | None:
+    """The waves of all positions that a module of GPT-J's kind holds; in a short type, if the model was cast to one."""
     table = getattr(module, "embed_positions", None)
-    return min(FARTHEST, len(table)) if isinstance(table, torch.Tensor) else FARTHEST
+    return table if isinstance(table, torch.Tensor) and table.ndim == 2 else None
 
 
 def positions_of(waves: Waves) -> str:
@@ -147,7 +147,7 @@ def use_of(
     clock, roles = clock_of(module, rotation.waves), roles_of(function, rotation)
     data = tuple(name for name in roles.data if rotation.given.get(name) is not None)
     first = rotation.given[data[0]]
-    trial = _Trial(forward, function, rotation, positions_of(rotation.waves), data, _farthest(module))
+    trial = _Trial(forward, function, rotation, positions_of(rotation.waves), data, _table(module))
     encodings = _encodings(clock, first.shape[-1], _axes(module, trial.positions))
     layout, encoding, bare = _structure(trial, list(encodings))
     place = next(name for name, index in rotation.places.items() if index == 0)
@@ -167,13 +167,17 @@ class _Trial:
         rotation: Rotation,
         positions: str,
         data: tuple[str, ...],
-        farthest: int,
+        table: torch.Tensor | None,
     ) -> None:
         self.forward, self.function, self.rotation = forward, function, rotation
         self.name, self.data = positions, data
         self.dtype = rotation.given[data[0]].dtype
         seen = rotation.waves.given[positions]
         draw = torch.Generator().manual_seed(0)
+        farthest = FARTHEST if table is None else min(FARTHEST, len(table))
+        self.eps = max(
+            torch.finfo(kind).eps for kind in (torch.float32, torch.float32 if table is None else table.dtype)
+        )
         ids = torch.randint(0, farthest, seen.shape, generator=draw)
         # Gaps, and rows padded on the left.
         ids[..., : seen.shape[-1] // 3] = 0
@@ -250,7 +254,7 @@ def _encodings(clock: Clock, width: int, axes: list[Axes | None]) -> Iterator[Ro
 
 
 def _structure(trial: _Trial, encodings: list[Rotary]) -> tuple[str, Rotary, bool]:
-    """Layout and encoding, in float32, to a few of its ulps."""
+    """Layout and encoding, in float32, to a few of its ulps (of the type of a table, where there is one)."""
     results, bare = trial.expected(torch.float32)
     tokens = trial.positions.shape[-1]
     shape = trial.rotation.given[trial.data[0]].shape
@@ -259,7 +263,7 @@ def _structure(trial: _Trial, encodings: list[Rotary]) -> tuple[str, Rotary, boo
     for layout, encoding in product(layouts, encodings):
         turned = trial.turned(encoding, layout, torch.float32, backend="numpy")
         apart = max(float((y - z.cpu()).abs().max()) for y, z in zip(turned, results, strict=True))
-        if apart <= 4 * torch.finfo(torch.float32).eps * scale:
+        if apart <= 4 * trial.eps * scale:
             return layout, encoding, bare
     raise Mismatch(f"{trial.rotation.seam.name} with its waves is no rotation that fastpos knows")
 
