@@ -302,20 +302,36 @@ def alone(model, why):
     fastpos.hf.unpatch(model)
 
 
-@pytest.mark.parametrize(
-    "scaling",
-    [
-        {"rope_type": "dynamic", "factor": 2.0},
-        {"rope_type": "longrope", "factor": 2.0, "short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
-        | {"original_max_position_embeddings": 256},
-    ],
-    ids=["dynamic", "longrope"],
-)
-def test_frequencies_that_change_are_left_alone(scaling):
-    alone(
-        scaled({"rope_theta": 1e4, **scaling}),
-        f"change with the length of the batch (rope_type '{scaling['rope_type']}'",
-    )
+def test_frequencies_that_grow_are_left_alone():
+    alone(scaled({"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}), "grow with the length of the batch")
+
+
+LONGROPE = {"rope_type": "longrope", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 14}
+LONGROPE |= {"short_factor": [1.0 + pair / 8 for pair in range(8)], "long_factor": [2.0 + pair for pair in range(8)]}
+
+
+@pytest.mark.parametrize("numerics", ["exact", "hf"])
+def test_longrope_goes_by_the_length_of_the_batch(numerics):
+    model = scaled(LONGROPE)
+    plain = [logits(model, batch(tokens=tokens)) for tokens in (12, 14, 15, 40)]
+    options = {"do_sample": False, "max_new_tokens": 8}
+    tokens = model.generate(**batch(), **options)
+    with fastpos.hf.patch(model, numerics=numerics) as report:
+        assert report.state == "fused", str(report)
+        given = [batch(tokens=tokens) for tokens in (12, 14, 15, 40)]
+        for expected, some in zip(plain, given, strict=True):
+            torch.testing.assert_close(logits(model, some), expected, rtol=0, atol=1e-5)
+        assert torch.equal(model.generate(**batch(), **options), tokens)
+        torch._dynamo.reset()
+        compiled = torch.compile(model, fullgraph=True, backend="aot_eager", dynamic=True)
+        for expected, some in zip(plain[1:3], given[1:3], strict=True):
+            torch.testing.assert_close(logits(compiled, {**some, "use_cache": False}), expected, rtol=0, atol=1e-5)
+    torch._dynamo.reset()
+    # These logits tell short and long apart.
+    short = scaled({**LONGROPE, "long_factor": LONGROPE["short_factor"]})
+    apart = [float((logits(short, some) - expected).abs().max()) for some, expected in zip(given, plain, strict=True)]
+    assert apart[:2] == [0, 0]
+    assert min(apart[2:]) > 1e-4
 
 
 def scaled(parameters, **more):
