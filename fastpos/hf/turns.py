@@ -87,6 +87,8 @@ class Turns:
         where = given[use.positions] if positions is None else positions
         ids = where.expand(*where.shape[:-2], tensors[0].shape[0], where.shape[-1])
         rows = tuple(x.float() for x in tensors) if use.single else tensors
+        # Channels apart in memory: results lie as the model's own code leaves them, or attention would round in other orders.
+        rows = tuple(x if x.stride(-1) == 1 else x.contiguous() for x in rows)
         turned = use.turned(rows, ids)
         if use.single:
             turned = tuple(y.to(x.dtype) for x, y in zip(tensors, turned, strict=True))
