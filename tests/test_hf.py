@@ -6,6 +6,8 @@ import types
 from pathlib import Path
 
 import children
+import numpy as np
+import oracle
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -45,6 +47,13 @@ def _one_thread():
 @pytest.fixture
 def llama():
     return built("llama", num_hidden_layers=2)
+
+
+@pytest.fixture
+def modeling():
+    from transformers.models.llama import modeling_llama
+
+    return modeling_llama
 
 
 def batch(first=3, tokens=12):
@@ -129,6 +138,25 @@ def test_exact_is_the_model_at_exact_angles(llama):
     assert float((plain - off).abs().max() / scale) <= 5e-6
 
 
+def test_errors_of_positions_far_out(modeling):
+    """Sines and cosines at 131,072, by 50 digits from the model's own frequencies: transformers' beside ours."""
+    model = scaled({"rope_type": "default", "rope_theta": 1e4}, head_dim=128)
+    at = torch.arange(131072 - 256, 131072)[None]
+    unit = torch.zeros(1, 1, 256, 128)
+    unit[..., :64] = 1
+
+    def error():
+        waves = model.model.rotary_emb(torch.zeros(1, 256, 64), position_ids=at)
+        turned, _ = modeling.apply_rotary_pos_emb(unit, unit, *waves)
+        return oracle.error(turned[0, 0].numpy(), right).max()
+
+    cos, sin = oracle.waves(at[0].tolist(), model.model.rotary_emb.inv_freq.tolist())
+    right = np.concatenate([cos, sin], axis=1)
+    assert 1e-3 <= error() <= 8e-3
+    with fastpos.hf.patch(model):
+        assert error() <= 1.2e-7
+
+
 @pytest.mark.parametrize("cache", ["dynamic", "static"])
 @pytest.mark.parametrize("numerics", ["exact", "hf"])
 def test_generation_with_padding_gives_the_same_tokens(llama, cache, numerics):
@@ -175,6 +203,32 @@ def test_gradients_and_checkpoints(llama):
         getattr(llama, "activation_checkpointing_enable", llama.gradient_checkpointing_enable)()
         assert torch.equal(gradients(llama, batch()), patched)
     torch.testing.assert_close(patched, plain, rtol=1e-4, atol=1e-6)
+
+
+def test_layers_that_move_their_inputs(llama):
+    """As layers on other devices do: what they are given is copied there first, in whatever it lies."""
+    before = logits(llama, batch())
+
+    def moved(value):
+        if isinstance(value, tuple | list):
+            return type(value)(map(moved, value))
+        return value.to("cpu", copy=True) if hasattr(value, "to") else value
+
+    for layer in llama.model.layers:
+        layer.register_forward_pre_hook(
+            lambda layer, args, kwargs: (moved(args), {name: moved(value) for name, value in kwargs.items()}),
+            with_kwargs=True,
+        )
+    with fastpos.hf.patch(llama, numerics="hf") as report:
+        assert report.state == "fused", str(report)
+        torch.testing.assert_close(logits(llama, batch()), before)
+
+
+def test_autocast(llama):
+    with torch.autocast("cpu", torch.bfloat16):
+        plain = logits(llama, batch())
+        with fastpos.hf.patch(llama):
+            torch.testing.assert_close(logits(llama, batch()), plain, rtol=0, atol=0.02)
 
 
 def test_a_patch_is_the_models_own(llama):
@@ -248,24 +302,40 @@ def alone(model, why):
     fastpos.hf.unpatch(model)
 
 
-@pytest.mark.parametrize(
-    "scaling",
-    [
-        {"rope_type": "dynamic", "factor": 2.0},
-        {"rope_type": "longrope", "factor": 2.0, "short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
-        | {"original_max_position_embeddings": 256},
-    ],
-    ids=["dynamic", "longrope"],
-)
-def test_frequencies_that_change_are_left_alone(scaling):
-    alone(
-        scaled({"rope_theta": 1e4, **scaling}),
-        f"change with the length of the batch (rope_type '{scaling['rope_type']}'",
-    )
+def test_frequencies_that_grow_are_left_alone():
+    alone(scaled({"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}), "grow with the length of the batch")
 
 
-def scaled(parameters):
-    sizes = {"vocab_size": 128, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2}
+LONGROPE = {"rope_type": "longrope", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 14}
+LONGROPE |= {"short_factor": [1.0 + pair / 8 for pair in range(8)], "long_factor": [2.0 + pair for pair in range(8)]}
+
+
+@pytest.mark.parametrize("numerics", ["exact", "hf"])
+def test_longrope_goes_by_the_length_of_the_batch(numerics):
+    model = scaled(LONGROPE)
+    plain = [logits(model, batch(tokens=tokens)) for tokens in (12, 14, 15, 40)]
+    options = {"do_sample": False, "max_new_tokens": 8}
+    tokens = model.generate(**batch(), **options)
+    with fastpos.hf.patch(model, numerics=numerics) as report:
+        assert report.state == "fused", str(report)
+        given = [batch(tokens=tokens) for tokens in (12, 14, 15, 40)]
+        for expected, some in zip(plain, given, strict=True):
+            torch.testing.assert_close(logits(model, some), expected, rtol=0, atol=1e-5)
+        assert torch.equal(model.generate(**batch(), **options), tokens)
+        torch._dynamo.reset()
+        compiled = torch.compile(model, fullgraph=True, backend="aot_eager", dynamic=True)
+        for expected, some in zip(plain[1:3], given[1:3], strict=True):
+            torch.testing.assert_close(logits(compiled, {**some, "use_cache": False}), expected, rtol=0, atol=1e-5)
+    torch._dynamo.reset()
+    # These logits tell short and long apart.
+    short = scaled({**LONGROPE, "long_factor": LONGROPE["short_factor"]})
+    apart = [float((logits(short, some) - expected).abs().max()) for some, expected in zip(given, plain, strict=True)]
+    assert apart[:2] == [0, 0]
+    assert min(apart[2:]) > 1e-4
+
+
+def scaled(parameters, **more):
+    sizes = {"vocab_size": 128, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, **more}
     heads = {"num_attention_heads": 4, "max_position_embeddings": 512, "rope_parameters": parameters}
     torch.manual_seed(0)
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, **heads)).eval()
@@ -281,13 +351,6 @@ def test_a_factor_and_scaled_frequencies_are_the_models_own(numerics):
         assert report.state == "fused"
         result = logits(model, batch())
     torch.testing.assert_close(result, plain, rtol=0, atol=0 if numerics == "hf" else 1e-5)
-
-
-@pytest.fixture
-def modeling():
-    from transformers.models.llama import modeling_llama
-
-    return modeling_llama
 
 
 def test_code_that_looks_at_cosines_is_left_alone(llama, modeling, monkeypatch):

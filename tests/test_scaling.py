@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import fastpos
 from fastpos import Rotary
 from fastpos.frequencies import rates
-from fastpos.scaling import DynamicNTK, Linear, Llama3, LongRoPE, Proportional, YaRN
+from fastpos.scaling import AttentionFactor, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, YaRN
 
 bases = st.sampled_from([100.0, 1e4, 5e5, 1e6, 1e7]) | st.floats(10, 1e8)
 widths = st.sampled_from([4, 8, 64, 80])
@@ -67,6 +67,14 @@ def test_longrope(base, d, factor, original, data):
 def test_llama3(base, d, factor, original, low, high):
     scaling = Llama3(factor, original, low_freq_factor=low, high_freq_factor=high)
     check(Rotary(d, base=base, scaling=scaling), formulas.llama3(base, d, factor, original, low, high))
+
+
+@given(bases, widths, st.floats(0.1, 9))
+def test_a_factor_alone(base, d, factor):
+    frequencies, _ = formulas.default(base, d)
+    given = [float(frequency) for frequency in frequencies]
+    check(Rotary(d, base=base, scaling=AttentionFactor(factor)), (frequencies, factor))
+    check(Rotary(d, inv_freq=given, scaling=AttentionFactor(factor)), (given, factor))
 
 
 @given(bases, widths, st.floats(0.01, 1), growths)

@@ -10,8 +10,9 @@ from weakref import WeakKeyDictionary, WeakSet
 import torch
 
 from ..encodings import NUMERICS
+from .clocks import Mismatch, positions_of
 from .examples import examples
-from .probe import Mismatch, key_of, positions_of, roles_of, use_of
+from .probe import key_of, roles_of, use_of
 from .report import ALONE, FUSED, IDLE, PARTLY, Part, Report
 from .seams import Seam, constants, parameters, rotary_modules
 from .trace import Rotation, Trace, watch

@@ -8,87 +8,16 @@ from typing import Any
 import torch
 
 from ..api import apply
-from ..axes import ORDERS, Axes
+from ..axes import Axes
 from ..encodings import Rotary
 from ..scaling import AttentionFactor
+from .clocks import Clock, Mismatch, axes_of, clocks_of, positions_of, table_of
 from .seams import constants, parameters
-from .trace import Rotation, Waves
+from .trace import Rotation
 from .turns import Use
 
-# Far enough for fast pairs to tell neighbouring float32 frequencies apart, near enough for float32 to hold every angle.
-FARTHEST = 100_000
 # Float32's own cosine is not the nearest number for 1 to 5 % of all angles, which a short type shows once in some 50,000.
 MOST_DIFFERENT = 1e-3
-
-
-@dataclass(frozen=True)
-class Clock:
-    """The frequencies and the factor that a rotary module holds."""
-
-    inv_freq: tuple[float, ...]
-    factor: float
-
-
-class Mismatch(Exception):
-    """Why something is left alone."""
-
-
-def clock_of(module: torch.nn.Module, waves: Waves) -> Clock:
-    """What a rotary module holds for a call; its buffers may be named after a type of layers."""
-    layer_type = waves.given.get("layer_type")
-    prefix = f"{layer_type}_" if isinstance(layer_type, str) else ""
-    kinds = getattr(module, "rope_type", "default")
-    kind = kinds.get(layer_type, "default") if isinstance(kinds, dict) else kinds
-    if kind in ("dynamic", "longrope"):
-        raise Mismatch(f"its frequencies change with the length of the batch (rope_type {kind!r})")
-    inv_freq = getattr(module, f"{prefix}inv_freq", None)
-    table = getattr(module, "embed_positions", None)
-    if inv_freq is None and isinstance(table, torch.Tensor) and table.ndim == 2:
-        # Of GPT-J's kind: sines and cosines ready made, by these frequencies.
-        width = table.shape[-1]
-        inv_freq = 1.0 / (10000 ** (torch.arange(0, width, 2) / width))
-    factor = getattr(module, f"{prefix}attention_scaling", 1.0)
-    if not isinstance(inv_freq, torch.Tensor) or inv_freq.ndim != 1:
-        raise Mismatch(f"it holds no row of frequencies named {prefix}inv_freq")
-    return Clock(tuple(inv_freq.detach().double().cpu().tolist()), float(factor))
-
-
-def _farthest(module: torch.nn.Module) -> int:
-    """Up to where a module is probed: a table ends."""
-    table = getattr(module, "embed_positions", None)
-    return min(FARTHEST, len(table)) if isinstance(table, torch.Tensor) else FARTHEST
-
-
-def positions_of(waves: Waves) -> str:
-    """The name of the argument that is positions."""
-    found = [
-        name
-        for name, value in waves.given.items()
-        if isinstance(value, torch.Tensor) and value.dtype in (torch.int64, torch.int32)
-    ]
-    if len(found) != 1:
-        raise Mismatch("it takes no integer positions")
-    shape = tuple(waves.given[found[0]].shape)
-    if len(shape) not in (2, 3):
-        raise Mismatch(f"its positions are of shape {shape}, not (batch, sequence) or (axes, batch, sequence)")
-    return found[0]
-
-
-def _axes(module: torch.nn.Module, positions: torch.Tensor) -> list[Axes | None]:
-    """How several coordinates of a position may drive the pairs."""
-    if positions.ndim == 2:
-        return [None]
-    parameters = getattr(getattr(module, "config", None), "rope_parameters", None) or {}
-    sections = getattr(module, "mrope_section", parameters.get("mrope_section"))
-    if not sections:
-        raise Mismatch(f"its positions are of shape {tuple(positions.shape)}, and it says no mrope_section")
-    found: list[Axes | None] = []
-    for order, numbers in product(ORDERS, dict.fromkeys((tuple(sections), (*sections[-1:], *sections[:-1])))):
-        try:
-            found.append(Axes(numbers, order=order))
-        except ValueError:
-            continue
-    return found
 
 
 @dataclass(frozen=True)
@@ -144,17 +73,29 @@ def use_of(
     numerics: str,
 ) -> Use:
     """How fastpos does what ``function`` did with the waves of ``forward``; ``Mismatch`` where it does not."""
-    clock, roles = clock_of(module, rotation.waves), roles_of(function, rotation)
+    roles = roles_of(function, rotation)
+    clocks, original = clocks_of(module, forward, rotation.waves)
     data = tuple(name for name in roles.data if rotation.given.get(name) is not None)
-    first = rotation.given[data[0]]
-    trial = _Trial(forward, function, rotation, positions_of(rotation.waves), data, _farthest(module))
-    encodings = _encodings(clock, first.shape[-1], _axes(module, trial.positions))
-    layout, encoding, bare = _structure(trial, list(encodings))
     place = next(name for name, index in rotation.places.items() if index == 0)
-    made = replace(encoding, numerics=numerics)
-    use = Use(roles.data, place, layout, {encoding.width: made}, False, bare)
-    results, _ = trial.expected(first.dtype)
-    return use if numerics == "exact" else _rounded(trial, use, encoding, results)
+    uses = []
+    for clock in clocks:
+        trial = _Trial(
+            forward, function, rotation, positions_of(rotation.waves), data, clock.farthest, table_of(module)
+        )
+        width = rotation.given[data[0]].shape[-1]
+        layout, encoding, bare = _structure(trial, list(_encodings(clock, width, axes_of(module, trial.positions))))
+        made = (replace(encoding, numerics=numerics),)
+        use = Use(roles.data, place, layout, {width: made}, False, bare, original)
+        results, _ = trial.expected(trial.dtype)
+        uses.append(use if numerics == "exact" else _rounded(trial, use, encoding, results))
+    first, last = uses[0], uses[-1]
+    if (first.layout, first.single) != (last.layout, last.single):
+        raise Mismatch(f"{rotation.seam.name} does two things for short and long batches")
+    return (
+        first
+        if original is None
+        else replace(first, encodings={width: (*first.encodings[width], *last.encodings[width])})
+    )
 
 
 class _Trial:
@@ -168,15 +109,20 @@ class _Trial:
         positions: str,
         data: tuple[str, ...],
         farthest: int,
+        table: torch.Tensor | None,
     ) -> None:
         self.forward, self.function, self.rotation = forward, function, rotation
         self.name, self.data = positions, data
         self.dtype = rotation.given[data[0]].dtype
         seen = rotation.waves.given[positions]
         draw = torch.Generator().manual_seed(0)
+        self.eps = max(
+            torch.finfo(kind).eps for kind in (torch.float32, torch.float32 if table is None else table.dtype)
+        )
         ids = torch.randint(0, farthest, seen.shape, generator=draw)
         # Gaps, and rows padded on the left.
         ids[..., : seen.shape[-1] // 3] = 0
+        ids[..., -1] = farthest - 1
         self.positions = ids.to(seen.device, seen.dtype)
         self.numbers = {
             name: torch.randn(rotation.given[name].shape, generator=draw, dtype=torch.float64) for name in data
@@ -250,7 +196,7 @@ def _encodings(clock: Clock, width: int, axes: list[Axes | None]) -> Iterator[Ro
 
 
 def _structure(trial: _Trial, encodings: list[Rotary]) -> tuple[str, Rotary, bool]:
-    """Layout and encoding, in float32, to a few of its ulps."""
+    """Layout and encoding, in float32, to a few of its ulps (of the type of a table, where there is one)."""
     results, bare = trial.expected(torch.float32)
     tokens = trial.positions.shape[-1]
     shape = trial.rotation.given[trial.data[0]].shape
@@ -259,7 +205,7 @@ def _structure(trial: _Trial, encodings: list[Rotary]) -> tuple[str, Rotary, boo
     for layout, encoding in product(layouts, encodings):
         turned = trial.turned(encoding, layout, torch.float32, backend="numpy")
         apart = max(float((y - z.cpu()).abs().max()) for y, z in zip(turned, results, strict=True))
-        if apart <= 4 * torch.finfo(torch.float32).eps * scale:
+        if apart <= 4 * trial.eps * scale:
             return layout, encoding, bare
     raise Mismatch(f"{trial.rotation.seam.name} with its waves is no rotation that fastpos knows")
 

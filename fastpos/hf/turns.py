@@ -24,7 +24,9 @@ class Use:
     layout
         Of the data, as ``fastpos.apply`` takes it.
     encodings
-        By the channels of a head.
+        By the channels of a head: one, or those of batches up to ``original_length`` and of longer ones.
+    original_length
+        Where frequencies go by the length of the batch (``longrope``): the longest that has the first ones.
     single
         Whether the function computes in float32, whatever type its data has.
     bare
@@ -34,9 +36,21 @@ class Use:
     data: tuple[str, ...]
     positions: str
     layout: str
-    encodings: Mapping[int, Rotary]
+    encodings: Mapping[int, tuple[Rotary, ...]]
     single: bool
     bare: bool
+    original_length: int | None = None
+
+    def turned(self, rows: tuple[torch.Tensor, ...], ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Rotate; for batches of either kind both are made and one is taken, which needs no look at positions on the host."""
+        made = []
+        for encoding in self.encodings[rows[0].shape[-1]]:
+            turned = apply(encoding, *rows, positions=ids, layout=self.layout)
+            made.append((turned,) if len(rows) == 1 else turned)
+        if self.original_length is None:
+            return made[0]
+        longer = ids.max() >= self.original_length
+        return tuple(torch.where(longer, long, short) for short, long in zip(*made, strict=True))
 
 
 class Turns:
@@ -65,8 +79,7 @@ class Turns:
             )
         tensors = tuple(given[name] for name in use.data if given.get(name) is not None)
         width = tensors[0].shape[-1]
-        encoding = use.encodings.get(width)
-        if encoding is None:
+        if width not in use.encodings:
             raise ValueError(
                 f"{self.module}: {key[0]} was called with heads of {width} channels, but with {list(use.encodings)} when "
                 "the model was patched; give fastpos.hf.patch an example= that does so, or unpatch the model"
@@ -74,8 +87,9 @@ class Turns:
         where = given[use.positions] if positions is None else positions
         ids = where.expand(*where.shape[:-2], tensors[0].shape[0], where.shape[-1])
         rows = tuple(x.float() for x in tensors) if use.single else tensors
-        made = apply(encoding, *rows, positions=ids, layout=use.layout)
-        turned = (made,) if len(tensors) == 1 else made
+        # Channels apart in memory: results lie as the model's own code leaves them, or attention would round in other orders.
+        rows = tuple(x if x.stride(-1) == 1 else x.contiguous() for x in rows)
+        turned = use.turned(rows, ids)
         if use.single:
             turned = tuple(y.to(x.dtype) for x, y in zip(tensors, turned, strict=True))
         if use.bare:
