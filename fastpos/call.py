@@ -154,6 +154,8 @@ def prepare(
     ``device`` the arrays stand for tensors there; the memory of one that is no CPU is not read.
     """
     check_encoding(encoding)
+    if isinstance(encoding, Learned) and encoding.is_tensor and device is None:
+        raise TypeError("x: expected a PyTorch tensor like the learned table, got a NumPy array; make the table one")
     names = [name_of(index) for index in range(len(inputs))]
     for name, x in zip(names, inputs, strict=True):
         check_kind(name, x)

@@ -8,25 +8,28 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from .places import integers, starts_of
 
 __all__ = ["cu_seqlens", "from_lengths", "from_mask", "packed"]
 
 
-def from_mask(mask: ArrayLike, start: int | Sequence[int] = 0) -> NDArray[np.int64]:
+def from_mask(mask: Any, start: int | Sequence[int] = 0, *, padding: int | None = None) -> Any:
     """Positions of the tokens of a padded batch, ``(b, s)``, from its 0/1 mask.
 
     Padding, left, right or in between, neither consumes nor resets a position. A padded place gets the position of the
-    token before it, or ``start`` where there is none, so that it is valid for every encoding.
+    token before it, or ``start`` where there is none, so that it is valid for every encoding; or ``padding``, where a model
+    has a position for it (fairseq's sinusoids: ``start=2, padding=1``).
 
     Parameters
     ----------
     mask
-        ``(b, s)`` or ``(s,)``; 1 or True where there is a token.
+        ``(b, s)`` or ``(s,)``; 1 or True where there is a token. Of a PyTorch tensor the positions are a tensor beside it.
     start
         Position of a row's first token: one number, or one a row (tokens already in a cache).
+    padding
+        Position of padded places.
 
     Raises
     ------
@@ -38,6 +41,10 @@ def from_mask(mask: ArrayLike, start: int | Sequence[int] = 0) -> NDArray[np.int
     >>> from_mask([[0, 0, 1, 1, 1], [1, 1, 1, 0, 0]]).tolist()
     [[0, 0, 0, 1, 2], [0, 1, 2, 2, 2]]
     """
+    if hasattr(type(mask), "__torch_function__"):
+        from .torch_positions import from_mask as from_tensor
+
+        return from_tensor(mask, start, padding)
     if isinstance(mask, np.ma.MaskedArray):
         raise TypeError("mask: expected a plain array of 0 and 1, got a masked array")
     marks = np.asarray(mask)
@@ -47,7 +54,8 @@ def from_mask(mask: ArrayLike, start: int | Sequence[int] = 0) -> NDArray[np.int
         raise ValueError(f"mask: expected 0 and 1 alone, got {marks[~np.isin(marks, (0, 1))][0]}")
     begin = starts_of("start", start, len(marks) if marks.ndim == 2 else None)
     steps: NDArray[np.int64] = np.maximum(np.cumsum(marks != 0, axis=-1, dtype=np.int64) - 1, 0)
-    return steps + (begin if isinstance(begin, int) else begin[:, None])
+    found = steps + (begin if isinstance(begin, int) else begin[:, None])
+    return found if padding is None else np.where(marks != 0, found, padding)
 
 
 def from_lengths(
@@ -92,7 +100,8 @@ def from_lengths(
         raise ValueError(f"padding: expected 'left' or 'right', got {padding!r}")
     places = np.arange(width)
     inside = places < counts[:, None] if padding == "right" else places >= width - counts[:, None]
-    return from_mask(inside, start)
+    found: NDArray[np.int64] = from_mask(inside, start)
+    return found
 
 
 def packed(lengths: Sequence[int] | NDArray[Any], start: int | Sequence[int] = 0) -> NDArray[np.int64]:
