@@ -19,6 +19,7 @@ from fastpos_kernels.rules import DONE, IDS, PACKED, START, STARTS
 from triton.runtime import interpreter
 
 from fastpos import Learned, Rotary
+from fastpos.encodings import coordinates
 from fastpos.frequencies import rates
 from fastpos.plan import layout_for, stored_table
 from fastpos.positions import Rule, resolve
@@ -102,16 +103,16 @@ def bind(encoding, inputs, outputs, layout, rule, launcher=kernels):
         table = tensor(stored_table(encoding, inputs[0].dtype.name))
         return launcher.bind_learned(*common, table, encoding.offset, False, 1)
     if isinstance(encoding, Rotary):
-        return launcher.bind_rotate(*common, rates(encoding), encoding.interleaved, False, 1)
+        return launcher.bind_rotate(*common, rates(encoding), encoding.head, False, 1)
     scale = encoding.embedding_scale
-    return launcher.bind_sinusoidal(*common, rates(encoding), encoding.interleaved, scale, False, 1)
+    return launcher.bind_sinusoidal(*common, rates(encoding), encoding.waves, scale, False, 1)
 
 
 def apply(encoding, *inputs, out=None, start=None, positions=None, cu_seqlens=None, layout=None):
     """Do what ``fastpos.apply`` does, in the interpreter."""
     outputs = [np.empty_like(x) for x in inputs] if out is None else out
     place = layout_for(encoding, layout, inputs[0].ndim)
-    rule, where, starts = resolve(place, inputs[0].shape, start, positions, cu_seqlens)
+    rule, where, starts = resolve(place, inputs[0].shape, start, positions, cu_seqlens, True, *coordinates(encoding))
     if rule.kind == STARTS:  # one start a row, as kernels for tensors must be told
         rule = replace(rule, ids_strides=(where.itemsize, 0))
     launch = bind(encoding, inputs, outputs, place, rule)

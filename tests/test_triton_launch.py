@@ -228,7 +228,7 @@ from fastpos.positions import START_RULE
 from fastpos_kernels import triton_launch
 x = numpy.eye(1, 8, dtype=numpy.float32).reshape(1, 1, 1, 8)
 y = numpy.zeros_like(x)
-launch = triton_launch.bind_rotate([x], [y], (0, 1, 2), START_RULE, rates(Rotary(8)), False, False, 1)
+launch = triton_launch.bind_rotate([x], [y], (0, 1, 2), START_RULE, rates(Rotary(8)), Rotary(8).head, False, 1)
 launch([torch.from_numpy(x)], [torch.from_numpy(y)], 3, None, 1, True)
 print(abs(y[0, 0, 0, [0, 4]] - [numpy.cos(3), numpy.sin(3)]).max() < 1e-7, y.astype(bool).sum())
 """

@@ -63,9 +63,15 @@ def rotate_programs(rows: int, heads: tuple[int, ...], pairs: int, tile: Tile) -
     return ceiling(rows, tile.rows) * sum(groups(count, tile) for count in heads) * ceiling(pairs, tile.pairs)
 
 
-def rotate_tile(rows: int, heads: tuple[int, ...], pairs: int, itemsize: int, interleaved: bool, lanes: int) -> Tile:
-    """Many rows: one after the other head past the same sines; few rows: heads side by side, over more programs."""
+def rotate_tile(
+    rows: int, heads: tuple[int, ...], pairs: int, itemsize: int, interleaved: bool, lanes: int, together: bool = False
+) -> Tile:
+    """Many rows: one after the other head past the same sines; few rows: heads side by side, over more programs.
+
+    ``together``: all pairs of a head in one program, however many.
+    """
     size = _accesses(itemsize, lanes) // (2 if interleaved else 1)
+    size = max(size, _power(pairs)) if together else size
     span = min(_power(pairs), size)
     most = max(1, *heads)
     even = [steps for steps in range(MOST_STEPS, LEAST_STEPS - 1, -1) if not any(count % steps for count in heads)]
