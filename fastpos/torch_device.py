@@ -10,7 +10,7 @@ import torch
 from fastpos_kernels.rules import START
 
 from .plan import check_apart
-from .torch_request import Tensors, arrays_of, check_tensors, checks_values, key_of, planned
+from .torch_request import Tensors, arrays_of, check_tensors, checks_values, key_of, planned, request_of
 
 Ids = tuple[torch.Tensor | None, torch.Tensor | None]
 MAX_LAUNCHES = 4096

@@ -213,7 +213,7 @@ def bind_sinusoidal(inputs, outputs, axes, rule, rates, waves, scale: float, str
 
         def arguments(backend: str, lanes: int):
             count = max(pairs, 1)
-            tile = machine.sinusoid_tile(shape.rows, count, itemsize, interleaved, lanes)
+            tile = machine.sinusoid_tile(shape.rows, count, itemsize, interleaved, lanes, rule.real)
             blocks = machine.ceiling(count, tile.pairs)
             hardware = machine.has_fast_sine(backend, itemsize)
             alike = shape.strides[:2] == shape.strides[3:5]

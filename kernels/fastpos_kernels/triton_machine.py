@@ -87,13 +87,16 @@ def add_programs(rows: int, count: int, tile: Tile) -> int:
     return ceiling(rows, tile.rows * tile.steps) * ceiling(count, tile.pairs)
 
 
-def sinusoid_tile(rows: int, pairs: int, itemsize: int, interleaved: bool, lanes: int) -> Tile:
-    """Many rows: several past the same rates. A wide row has two accesses of each thread, for what a row costs by itself."""
+def sinusoid_tile(rows: int, pairs: int, itemsize: int, interleaved: bool, lanes: int, real: bool = False) -> Tile:
+    """Many rows: several past the same rates. A wide row has two accesses of each thread, for what a row costs by itself.
+
+    ``real``: positions have fractions, whose float64 phases of several rows are more than a thread's registers hold.
+    """
     size = _accesses(itemsize, lanes)
     span = min(_power(pairs), size)
     beside = max(1, size // (2 * span if interleaved else span))
     many = Tile(beside, 1, span, ROW_ACCESSES * size // (beside * 2 * span))
-    return many if add_programs(rows, pairs, many) >= FULL else Tile(beside, 1, span, 1)
+    return many if not real and add_programs(rows, pairs, many) >= FULL else Tile(beside, 1, span, 1)
 
 
 def learned_tile(width: int, itemsize: int, lanes: int) -> Tile:
