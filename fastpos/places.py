@@ -137,12 +137,18 @@ def _ids(layout: Layout, batch: int, tokens: int, positions: Any, readable: bool
 
 
 def parts(positions: Any, readable: bool = True) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
-    """Integers, or the whole parts and the fractions of real numbers, side by side in memory."""
+    """Integers, or the whole parts and the fractions of real numbers, side by side in memory.
+
+    Of those that are not ``readable`` the outline: they are parted where they lie.
+    """
     given = positions if isinstance(positions, np.ma.MaskedArray) else np.asarray(positions)
     if given.dtype.name not in ("float32", "float64"):
         return integers("positions", positions, readable), None
     if isinstance(given, np.ma.MaskedArray):
         raise TypeError("positions: expected plain numbers, got a masked array, whose mask would be lost")
+    if not readable:
+        outline = np.empty(given.shape, np.float64)
+        return outline.view(np.int64), outline
     numbers = given.astype(np.float64, order="C")
     outside = ~(np.abs(numbers) <= HIGHEST)
     if outside.any():

@@ -12,6 +12,7 @@ from fastpos_kernels.rules import START
 from .plan import check_apart
 from .torch_request import Tensors, arrays_of, check_tensors, checks_values, key_of, planned, request_of
 
+Ids = tuple[torch.Tensor | None, torch.Tensor | None]
 MAX_LAUNCHES = 4096
 INTEGERS = (torch.int8, torch.int16, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 # Launches, with the distances between operands at which they are known not to overlap.
@@ -45,6 +46,7 @@ def run_on_device(
     if found is not None and not checks_values():
         launch, known = found
         if _distances(tensors) in known:
+            where, begins = _parts(where, begins)
             launch(inputs, outputs, start if where is None else where, begins, 1, True)
             return
     check_tensors(inputs, outputs)
@@ -56,6 +58,15 @@ def _native(ids: torch.Tensor | None) -> torch.Tensor | None:
     if ids is None or ids.dtype in (torch.int64, torch.int32):
         return ids
     return ids.to(torch.int64) if ids.dtype in INTEGERS else ids
+
+
+def _parts(where: torch.Tensor | None, begins: torch.Tensor | None) -> Ids:
+    """What kernels read: in place of real numbers their whole parts and fractions, without gaps."""
+    if where is None or not where.is_floating_point():
+        return where, begins
+    numbers = where.to(torch.float64, memory_format=torch.contiguous_format)
+    whole = numbers.floor()
+    return whole.to(torch.int64), numbers - whole
 
 
 def _distances(tensors: Tensors) -> tuple[int, ...]:
@@ -80,6 +91,7 @@ def _run(
     if not any(array.size for array in arrays):
         return
     check_apart(*arrays_of(inputs, outputs))
+    where, begins = _parts(where, begins)
     place_argument = place[1] if place[0].kind == START else where
     plan.launch(sources, targets, place_argument, begins, 1, True)
     for target, output in zip(targets, outputs, strict=True):

@@ -19,6 +19,7 @@ from fastpos_kernels.rules import DONE, IDS, PACKED, START, STARTS
 from triton.runtime import interpreter
 
 from fastpos import Learned, Rotary
+from fastpos.encodings import coordinates
 from fastpos.frequencies import rates
 from fastpos.places import Rule, resolve
 from fastpos.plan import layout_for, stored_table
@@ -111,7 +112,7 @@ def apply(encoding, *inputs, out=None, start=None, positions=None, cu_seqlens=No
     """Do what ``fastpos.apply`` does, in the interpreter."""
     outputs = [np.empty_like(x) for x in inputs] if out is None else out
     place = layout_for(encoding, layout, inputs[0].ndim)
-    rule, where, starts = resolve(place, inputs[0].shape, start, positions, cu_seqlens)
+    rule, where, starts = resolve(place, inputs[0].shape, start, positions, cu_seqlens, True, *coordinates(encoding))
     if rule.kind == STARTS:  # one start a row, as kernels for tensors must be told
         rule = replace(rule, ids_strides=(where.itemsize, 0))
     launch = bind(encoding, inputs, outputs, place, rule)

@@ -58,7 +58,7 @@ def compiled(piece, target: GPUTarget, pointers: dict[str, str]):
     names, kernel = piece.kernel.arg_names, piece.kernel
     types = kernel.fn.__annotations__
     constant = [name for name in names if types.get(name) is tl.constexpr]
-    values = dict(zip(constant, (piece.rule.kind, False, *constants), strict=True))
+    values = dict(zip(constant, (piece.rule.kind, piece.rule.real, piece.rule.axes > 1, *constants), strict=True))
     signature, fixed, aligned = {}, {}, {}
     for index, name in enumerate(names):
         if name in values:

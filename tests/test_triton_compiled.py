@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from oracle import DTYPES
 
-from fastpos import Learned, Linear, Rotary, Sinusoidal
+from fastpos import Axes, Learned, Linear, LogScale, MinistralScale, Rotary, Sinusoidal
+from fastpos.encodings import coordinates
 from fastpos.frequencies import rates
 from fastpos.layout import layout_of
 from fastpos.places import Rule
@@ -18,7 +19,7 @@ from fastpos.plan import layout_for
 
 launcher = pytest.importorskip("fastpos_kernels.triton_launch", reason="needs torch and triton")
 import torch  # noqa: E402
-from fastpos_kernels.rules import PACKED, START  # noqa: E402
+from fastpos_kernels.rules import IDS, PACKED, START  # noqa: E402
 from fastpos_kernels.triton_machine import ACCESS_BYTES, WARPS  # noqa: E402
 from machine_code import TARGETS, code, compiled  # noqa: E402
 
@@ -52,6 +53,15 @@ RECORDED = {
     ("add_sinusoid", "bfloat16", False): {"sm_80": 21.2, "sm_90": 20.7, "sm_100": 19.7, "gfx942": 53.0},
     ("add_sinusoid", "float16", True): {"sm_80": 20.3, "sm_90": 19.9, "sm_100": 18.8, "gfx942": 45.7},
 }
+FORMS = {
+    "slice": {"rotary_dim": 64, "rotary_start": 32},
+    "nothing": {"rotary_dim": 0, "query_scale": LogScale(300.0)},
+    "scaled": {"query_scale": LogScale(300.0), "rotary_dim": 64},
+    "de-interleaved": {"interleaved": True, "deinterleaved": True},
+    "rounded": {"numerics": "hf", "query_scale": MinistralScale(0.1, 16)},
+    "axes": {"axes": Axes((16, 24, 24))},
+    "real blocks": {"axes": Axes((32, 32), own_channels=True, real=True)},
+}
 WIDE = {"LDG.128", "LDG.128.CONSTANT", "STG.128", "global_load_dwordx4", "global_store_dwordx4", "buffer_load_dwordx4"}
 NARROW = re.compile(r"\.[US](8|16)\b|_(ushort|sshort|short|ubyte|sbyte)")
 BARS = {"rotate": {2: 18}, "add_sinusoid": {2: 27, 4: 45}}
@@ -70,27 +80,37 @@ def like(shape, dtype):
     return np.lib.stride_tricks.as_strided(np.empty(1, DTYPES[dtype]), shape, strides)
 
 
-def rotary(dtype, width, interleaved, tokens=4096, heads=(32, 8), rule=START, in_place=False, **more):
-    """Bind q and k of a rotary call; the one piece of its launch."""
-    rope, layout = Rotary(width, interleaved=interleaved, **more), layout_of("rotary", None, 4)
+def rotary_pieces(dtype, width, tokens=4096, heads=(32, 8), rule=START, in_place=False, **more):
+    """Bind q and k of a rotary call; the pieces of its launch, each with what its pointers point to."""
+    rope, layout = Rotary(width, **more), layout_of("rotary", None, 4)
     inputs = [like((1, tokens, count, width), dtype) for count in heads]
     outputs = inputs if in_place else [like(x.shape, dtype) for x in inputs]
     ids = Rule(rule, (8 * tokens, 8), documents=3)
-    [(piece, _)] = launcher.bind_rotate(inputs, outputs, layout.axes, ids, rates(rope), interleaved, False, 1).pieces
-    return piece, dict.fromkeys(("x0", "y0", "x1", "y1"), dtype)
+    if rope.axes is not None:
+        axes, real = coordinates(rope)
+        ids = Rule(IDS, (8 * tokens, 8), axes=axes, ids_axis_stride=8 * tokens, real=real)
+    launch = launcher.bind_rotate(inputs, outputs, layout.axes, ids, rates(rope), rope.head, False, 1)
+    pointers = dict.fromkeys(("x0", "y0", "x1", "y1"), dtype) | ({"starts": "float64"} if ids.real else {})
+    return [(piece, pointers) for piece, _ in launch.pieces]
 
 
-def additive(encoding, dtype, tokens=65536, rule=START):
+def rotary(dtype, width, interleaved, **more):
+    """Bind q and k of a rotary call; the one piece of its launch."""
+    [found] = rotary_pieces(dtype, width, interleaved=interleaved, **more)
+    return found
+
+
+def additive(encoding, dtype, tokens=65536, rule=START, real=False):
     """Bind an additive call; the one piece of its launch."""
     layout, x = layout_for(encoding, None, 3), like((1, tokens, encoding.width), dtype)
-    common = [x], [like(x.shape, dtype)], layout.axes, Rule(rule, (8 * tokens, 8), documents=3)
+    common = [x], [like(x.shape, dtype)], layout.axes, Rule(rule, (8 * tokens, 8), documents=3, real=real)
     if isinstance(encoding, Learned):
         table = torch.empty(encoding.table.shape, dtype=getattr(torch, encoding.table.dtype.name))
         [(piece, _)] = launcher.bind_learned(*common, table, 0, False, 1).pieces
         return piece, {"x": dtype, "y": dtype, "table": encoding.table.dtype.name}
-    pairs, scale = encoding.interleaved, encoding.embedding_scale
-    [(piece, _)] = launcher.bind_sinusoidal(*common, rates(encoding), pairs, scale, False, 1).pieces
-    return piece, {"x": dtype, "y": dtype}
+    scale = encoding.embedding_scale
+    [(piece, _)] = launcher.bind_sinusoidal(*common, rates(encoding), encoding.waves, scale, False, 1).pieces
+    return piece, {"x": dtype, "y": dtype} | ({"starts": "float64"} if real else {})
 
 
 def built(piece, pointers, target):
@@ -152,11 +172,39 @@ def test_rotate_few_rows(target, dtype, interleaved):
 @pytest.mark.parametrize("target", TARGETS)
 def test_rotate_documents_and_channels_that_pass(target):
     found, values = built(*rotary("bfloat16", 128, False, rule=PACKED, scaling=Linear(2.0), rotary_dim=64), target)
-    assert values["copied"]
+    assert values["after"] < values["width"]
     assert set(found.stores) <= WIDE
     assert found.spilled == 0
     assert not found.local
     assert found.registers <= 80
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfx942"])
+@pytest.mark.parametrize(("form", "dtype"), [(form, "bfloat16") for form in FORMS] + [("scaled", "float64")])
+def test_rotate_rarer_forms(target, form, dtype):
+    """They compile, and keep nothing in a thread's own memory."""
+    for piece, pointers in rotary_pieces(dtype, 128, in_place=True, **FORMS[form]):
+        found, values = built(piece, pointers, target)
+        assert found.spilled == 0
+        assert not found.local
+        assert found.registers <= 128
+        if form == "slice":
+            assert set(found.stores) <= WIDE, found.stores
+        if values["deinterleaved"] and TARGETS[target].backend == "cuda":
+            barriers = [place for place, opcode in enumerate(found.opcodes) if opcode.startswith("BAR")]
+            stores = [place for place, opcode in enumerate(found.opcodes) if opcode.startswith("STG")]
+            assert min(barriers) < min(stores)
+            assert values["blocks"] == 1
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfx942"])
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_sinusoids_of_rarer_kinds(target, interleaved):
+    kind = Sinusoidal(129, interleaved=interleaved, zero_last=True, scale=0.5, padding_index=1, real=True)
+    found, _ = built(*additive(kind, "bfloat16", rule=IDS, real=True), target)
+    assert found.spilled == 0
+    assert not found.local
+    assert found.registers <= 128
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -200,21 +200,22 @@ def lyings(draw, rank):
 def test_no_bit_depends_on_where_or_how(kind, data):
     """Any strides and layout, any rule, in place or not, either binary: always the bits of the plain call."""
     encoding, x, layout, stand = data.draw(calls(kind))
-    x, at = x[:, :5, :3], stand.at[:, :5]
+    x, at = x[:, :5, :3], stand.at[..., :5]
     full = machine.FULL
     try:
         machine.FULL = 0
         flat = x.reshape(-1, *x.shape[2:])
         rows = [np.ascontiguousarray(flat[:, head]) for head in range(x.shape[2])]
-        want = [interpreted.apply(encoding, row, positions=at.reshape(-1), layout="td") for row in rows]
+        places = at.reshape(*at.shape[:-2], -1)
+        want = [interpreted.apply(encoding, row, positions=places, layout="td") for row in rows]
         want = laid_out(np.stack(want, axis=1).reshape(x.shape), layout)
         machine.FULL = data.draw(st.sampled_from(sorted(FORMS.values())))
         values = laid_out(x, layout)
         where = {"layout": layout, **stand.arguments}
-        if stand.at.shape[1] > 5 and "start" not in stand.arguments:
-            where = {"layout": layout, "positions": at if "b" in layout else at[0]}
+        if stand.at.shape[-1] > 5 and "start" not in stand.arguments:
+            where = {"layout": layout, "positions": at if "b" in layout else at[..., 0, :]}
         elif "cu_seqlens" in where:
-            where = {"layout": layout, "positions": at[0]}
+            where = {"layout": layout, "positions": at[..., 0, :]}
         source, memory = data.draw(lyings(values.ndim)).place(values)
         before = memory.tobytes()
         target, room = data.draw(lyings(values.ndim)).place(np.full_like(values, np.nan))

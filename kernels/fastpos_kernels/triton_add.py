@@ -7,9 +7,9 @@ or (rows, channels). Array strides are in units of ``unit`` elements, so that th
 import triton
 import triton.language as tl
 
-from .triton_clock import load_rates, sincos
+from .triton_clock import load_rates, load_rows, phase_of, sincos
 from .triton_jit import entry
-from .triton_positions import positions_of
+from .triton_positions import IDS, positions_of, rows_of_ids
 
 
 @triton.jit
@@ -38,14 +38,21 @@ def add_sinusoid(
     tokens: tl.int32,
     ids_batch: tl.int64,
     ids_token: tl.int64,
+    ids_axis: tl.int64,
     x_batch: tl.int64,
     x_token: tl.int64,
     y_batch: tl.int64,
     y_token: tl.int64,
     rule: tl.constexpr,
     started: tl.constexpr,
+    axes: tl.constexpr,
     interleaved: tl.constexpr,
     pairs: tl.constexpr,
+    cosines: tl.constexpr,
+    zeros: tl.constexpr,
+    cosine_first: tl.constexpr,
+    padding: tl.constexpr,
+    factor: tl.constexpr,
     scale: tl.constexpr,
     unit: tl.constexpr,
     tile_rows: tl.constexpr,
@@ -55,18 +62,29 @@ def add_sinusoid(
     alike: tl.constexpr,
     hardware: tl.constexpr,
 ):
-    """Add sinusoids; ``blocks`` programs share a row, and each passes ``steps`` tiles of rows by the same pairs."""
+    """Add sinusoids; ``blocks`` programs share a row, and each passes ``steps`` tiles of rows by the same pairs.
+
+    ``pairs`` sines and ``cosines`` cosines, times ``factor``, then ``zeros`` channels without; ``padding``: the position
+    whose row is all zeros, or None.
+    """
     wide: tl.constexpr = x.dtype.element_ty == tl.float64
     computed: tl.constexpr = tl.float64 if wide else tl.float32
     kind: tl.constexpr = y.dtype.element_ty
     program = tl.program_id(0)
     block = program % blocks
     span: tl.constexpr = 2 * tile_pairs if interleaved else tile_pairs
-    limit: tl.constexpr = 2 * pairs if interleaved else pairs
+    limit: tl.constexpr = pairs + cosines if interleaved else pairs
+    real: tl.constexpr = started and rule == IDS
+    sine_at: tl.constexpr = cosines if cosine_first else 0
+    cosine_at: tl.constexpr = 0 if cosine_first else pairs
     channel = (block * span + tl.arange(0, span))[None, :]
     every = tl.broadcast_to(channel, (tile_rows, span))
-    word, residual = load_rates(rates, every, pairs, interleaved, (tile_rows, tile_pairs, 2), wide)
-    factor = tl.full((1, 1), scale, computed)
+    shape: tl.constexpr = (tile_rows, tile_pairs, 2)
+    word, residual = load_rates(rates, every, pairs, interleaved, shape, wide)
+    if real:
+        _, bits = load_rows(rates + 2 * pairs, every, pairs, interleaved, shape)
+        turns = bits.to(tl.float64, bitcast=True)
+    times = tl.full((1, 1), scale, computed)
     row = program // blocks * (steps * tile_rows) + tl.arange(0, tile_rows) * steps
     batch = (row.to(tl.uint32) // tokens.to(tl.uint32)).to(tl.int32)
     token = row - batch * tokens
@@ -80,19 +98,36 @@ def add_sinusoid(
         position = positions_of(
             rule, started, where, starts, start, documents, ids_batch, ids_token, batch, token, inside
         )
-        sine, cosine = sincos(position[:, None], word, residual, hardware)
+        phase = position[:, None] * word
+        if real:
+            there = rows_of_ids(ids_batch, ids_token, batch, token)
+            fraction = tl.load(starts + there, mask=inside, other=0)
+            phase += phase_of(fraction[:, None], turns)
+        sine, cosine = sincos(phase, position[:, None], residual, hardware)
+        if padding is not None:
+            strength = tl.where(position == padding, tl.full((tile_rows,), 0.0, computed), factor)[:, None]
+            sine, cosine = sine * strength, cosine * strength
+        elif factor != 1.0:
+            sine, cosine = sine * factor, cosine * factor
         mask = inside[:, None] & (channel < limit)
         source = x + (at[:, None] * unit + channel)
         target = y + ((at if alike else to)[:, None] * unit + channel)
         if interleaved:
             wave = tl.reshape(tl.join(sine, cosine), (tile_rows, span))
             value = tl.load(source, mask=mask).to(computed)
-            tl.store(target, tl.fma(value, factor, wave).to(kind), mask=mask)
+            tl.store(target, tl.fma(value, times, wave).to(kind), mask=mask)
         else:
-            a = tl.load(source, mask=mask).to(computed)
-            b = tl.load(source + pairs, mask=mask).to(computed)
-            tl.store(target, tl.fma(a, factor, sine).to(kind), mask=mask)
-            tl.store(target + pairs, tl.fma(b, factor, cosine).to(kind), mask=mask)
+            fewer = mask if cosines == pairs else inside[:, None] & (channel < cosines)
+            a = tl.load(source + sine_at, mask=mask).to(computed)
+            b = tl.load(source + cosine_at, mask=fewer).to(computed)
+            tl.store(target + sine_at, tl.fma(a, times, sine).to(kind), mask=mask)
+            tl.store(target + cosine_at, tl.fma(b, times, cosine).to(kind), mask=fewer)
+        if zeros:
+            last = inside[:, None] & (block == blocks - 1)
+            end = (pairs + cosines + tl.arange(0, zeros))[None, :]
+            value = tl.load(x + (at[:, None] * unit + end), mask=last).to(computed)
+            rest = tl.fma(value, times, tl.full((1, 1), 0.0, computed))
+            tl.store(y + ((at if alike else to)[:, None] * unit + end), rest.to(kind), mask=last)
         if step + 1 < steps:
             turned = token + 1 == tokens
             token = tl.where(turned, 0, token + 1)
@@ -115,6 +150,7 @@ def add_learned(
     tokens: tl.int32,
     ids_batch: tl.int64,
     ids_token: tl.int64,
+    ids_axis: tl.int64,
     x_batch: tl.int64,
     x_token: tl.int64,
     y_batch: tl.int64,
@@ -124,6 +160,7 @@ def add_learned(
     offset: tl.int64,
     rule: tl.constexpr,
     started: tl.constexpr,
+    axes: tl.constexpr,
     width: tl.constexpr,
     unit: tl.constexpr,
     tile_rows: tl.constexpr,

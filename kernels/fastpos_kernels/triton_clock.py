@@ -20,6 +20,10 @@ SINE_64 = tl.constexpr(
     (2.4492935982947064e-16, *((-1) ** k * tau ** (2 * k + 1) / factorial(2 * k + 1) for k in range(1, 9)))
 )
 COSINE_64 = tl.constexpr(tuple((-1) ** k * tau ** (2 * k) / factorial(2 * k) for k in range(1, 10)))
+# A radian in turns, as two numbers: the second makes up for what the first lacks.
+RADIAN = tl.constexpr((0.15915494309189535, -9.839338337591243e-18))
+# Added to a float64 below 2**51 it leaves no place for a fraction.
+WHOLE = tl.constexpr(1.5 * 2.0**52)
 
 
 @triton.jit
@@ -50,12 +54,8 @@ def _short(phase, correction):
 
 
 @triton.jit
-def _wide(phase, correction):
-    """Float64, plain: for correctness alone."""
-    rest = phase << 2
-    upper = (rest >> 32).to(tl.float64)
-    lower = ((rest & 0xFFFFFFFF) >> 1).to(tl.float64)
-    x = tl.fma(upper, 2.0**-34, tl.fma(lower, 2.0**-65, correction))
+def _turned(phase, x):
+    """Float64 sine and cosine of ``x`` turns, carried into the quadrant of ``phase``."""
     z = x * x
     sine = tl.fma(x, tl.full(z.shape, TAU_64, tl.float64), x * _polynomial(z, SINE_64, 9))
     cosine = tl.fma(z, _polynomial(z, COSINE_64, 9), 1.0)
@@ -66,6 +66,15 @@ def _wide(phase, correction):
     turned_sine = tl.where(odd, cosine, sine).to(tl.int64, bitcast=True) ^ sine_sign
     turned_cosine = tl.where(odd, sine, cosine).to(tl.int64, bitcast=True) ^ cosine_sign
     return turned_sine.to(tl.float64, bitcast=True), turned_cosine.to(tl.float64, bitcast=True)
+
+
+@triton.jit
+def _wide(phase, correction):
+    """Float64, plain: for correctness alone."""
+    rest = phase << 2
+    upper = (rest >> 32).to(tl.float64)
+    lower = ((rest & 0xFFFFFFFF) >> 1).to(tl.float64)
+    return _turned(phase, tl.fma(upper, 2.0**-34, tl.fma(lower, 2.0**-65, correction)))
 
 
 @triton.jit
@@ -82,18 +91,25 @@ def _hardware(phase):
 
 
 @triton.jit
-def load_rates(rates, channel, pairs: tl.constexpr, interleaved: tl.constexpr, shape: tl.constexpr, wide: tl.constexpr):
-    """Words and residuals for the pairs of a tile: ``channel`` (of first channels, or all where interleaved).
+def load_rows(rows, channel, pairs: tl.constexpr, interleaved: tl.constexpr, shape: tl.constexpr):
+    """Two rows of ``int64`` for the pairs of a tile: ``channel`` (of first channels, or all where interleaved).
 
-    ``rates`` has the order of the channels, and ``channel`` the shape of the data's tile, so that each thread loads the
+    The rows have the order of the channels, and ``channel`` the shape of the data's tile, so that each thread loads the
     rates of its own channels: else they would be exchanged through shared memory.
     """
     if interleaved:
-        both = tl.load(rates + channel, mask=channel < 2 * pairs, other=0)
-        words, bits = tl.split(tl.reshape(both, shape))
+        both = tl.load(rows + channel, mask=channel < 2 * pairs, other=0)
+        first, second = tl.split(tl.reshape(both, shape))
     else:
-        words = tl.load(rates + channel, mask=channel < pairs, other=0)
-        bits = tl.load(rates + pairs + channel, mask=channel < pairs, other=0)
+        first = tl.load(rows + channel, mask=channel < pairs, other=0)
+        second = tl.load(rows + pairs + channel, mask=channel < pairs, other=0)
+    return first, second
+
+
+@triton.jit
+def load_rates(rates, channel, pairs: tl.constexpr, interleaved: tl.constexpr, shape: tl.constexpr, wide: tl.constexpr):
+    """Words and residuals for the pairs of a tile, as ``load_rows`` takes them."""
+    words, bits = load_rows(rates, channel, pairs, interleaved, shape)
     if wide:
         residuals = bits.to(tl.float64, bitcast=True)
     else:
@@ -102,12 +118,25 @@ def load_rates(rates, channel, pairs: tl.constexpr, interleaved: tl.constexpr, s
 
 
 @triton.jit
-def sincos(position, words, residuals, hardware: tl.constexpr):
-    """Sines and cosines of ``int64`` positions for pairs with these rates, which broadcast against them.
+def _nearest(x):
+    """Float64 to whole numbers, ties to even."""
+    return tl.where((x < 2.0**51) & (x > -(2.0**51)), (x + WHOLE) - WHOLE, x)
+
+
+@triton.jit
+def phase_of(fraction, turns):
+    """The phases of float64 ``fraction`` times ``turns``, to 2**-62 turn."""
+    more = fraction * turns
+    more -= _nearest(more)
+    return (more * 2.0**62).to(tl.int64) << 2
+
+
+@triton.jit
+def sincos(phase, position, residuals, hardware: tl.constexpr):
+    """Sines and cosines of phases: ``int64`` positions times words, wrapping, and what ``phase_of`` adds to them.
 
     ``residuals`` are in the type that is computed in, and so are the results.
     """
-    phase = position * words
     if hardware:
         sine, cosine = _hardware(phase)
     elif residuals.dtype == tl.float64:
@@ -115,3 +144,14 @@ def sincos(position, words, residuals, hardware: tl.constexpr):
     else:
         sine, cosine = _short(phase, position.to(tl.float32) * residuals)
     return sine, cosine
+
+
+@triton.jit
+def sincos_single(position, frequency):
+    """Float32 sines and cosines of the float32 product of position and frequency, in radians: as transformers has them."""
+    angle = (position * frequency).to(tl.float64)
+    quarters = _nearest(angle * tl.full(angle.shape, 4 * RADIAN[0], tl.float64))
+    x = tl.fma(angle, tl.full(angle.shape, RADIAN[0], tl.float64), quarters * -0.25)
+    x = tl.fma(angle, tl.full(angle.shape, RADIAN[1], tl.float64), x)
+    sine, cosine = _turned(quarters.to(tl.int64) << 62, x)
+    return sine.to(tl.float32), cosine.to(tl.float32)

@@ -3,7 +3,7 @@
 The arrays of a plan stand for tensors: they have their shapes, strides in bytes and dtypes, and are never read.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -63,10 +63,11 @@ class Piece:
 
     def _handle(self, device, where, starts) -> Handle:
         check_not_captured(device)
-        steps = (0, 0) if where is None else [stride // where.element_size() for stride in self.rule.ids_strides]
+        apart = *self.rule.ids_strides, self.rule.ids_axis_stride
+        steps = (0, 0, 0) if where is None else [stride // where.element_size() for stride in apart]
         programs, (rows, tokens, *strides), values = self.arguments(*target_of(self.kernel))
         integers = self.rule.documents, rows, tokens, *steps, *strides
-        fixed = (*integers, self.rule.kind, starts is not None, *values)
+        fixed = (*integers, self.rule.kind, starts is not None, self.rule.axes > 1, *values)
         return Handle(self.kernel, programs, self.constants(device), fixed)
 
     def __call__(self, device: int, arrays, where, starts) -> None:
@@ -104,85 +105,130 @@ class Launch:
 
 
 @lru_cache(maxsize=64)
-def _clock(rates, wide: bool, interleaved: bool, device) -> tuple[torch.Tensor]:
-    """Words and bits of residuals on a device, in the order of the channels; one copy for all plans of an encoding."""
+def _clock(rates, first: int, last: int, wide: bool, interleaved: bool, device) -> tuple[torch.Tensor]:
+    """What kernels read of the pairs ``first .. last``, on a device; one copy for all plans of an encoding.
+
+    Words and bits of residuals, then axes and bits of frequencies, each two rows in the order of the channels; then the
+    terms of the scale of queries. In place of words, ``inv_freq``, where that is what sines are made from.
+    """
+    pairs = slice(first, last)
     if wide:
         bits = rates.residuals.view(np.int64)
     else:
         bits = rates.residuals.astype(np.float32).view(np.int32).astype(np.int64)
-    table = np.stack([rates.words, bits], axis=-1 if interleaved else 0)
-    return (torch.tensor(table, device=device),)
+    words = rates.words if rates.inv_freq is None else rates.inv_freq.view(np.int32).astype(np.int64)
+    axis = np.zeros(len(words), np.int64) if rates.axis is None else rates.axis
+    rows = [(words, bits), (axis, rates.turns.view(np.int64))]
+    table = [np.stack([row[pairs] for row in two], axis=-1 if interleaved else 0).ravel() for two in rows]
+    terms = np.array(rates.query or (0,) * 5, np.float64).view(np.int64)
+    return (torch.tensor(np.concatenate([*table, terms]), device=device),)
 
 
-def _pieces(inputs, outputs, size: int, piece_of) -> Launch:
-    """A launch of inputs taken ``size`` at a time, without those that are empty; a kernel for two is given one twice."""
+def _pieces(inputs, outputs, size: int, pieces_of) -> Launch:
+    """A launch of inputs taken ``size`` at a time, without those that are empty; a kernel for two is given one twice.
+
+    ``pieces_of(arrays, first)`` gives the kernels for some of them; ``first``: whether the call's first is among them.
+    """
     full = [place for place, x in enumerate(inputs) if x.size]
     pieces = []
     for first in range(0, len(full), size):
         places = full[first : first + size]
-        piece = piece_of([array for place in places for array in (inputs[place], outputs[place])])
-        pieces.append((piece, places * (size // len(places))))
+        arrays = [array for place in places for array in (inputs[place], outputs[place])]
+        pieces += [(piece, places * (size // len(places))) for piece in pieces_of(arrays, places[0] == 0)]
     return Launch(pieces)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Channels that turn in one launch, from ``lead`` on: pairs ``first .. last`` of the encoding's.
+
+    Channels below ``before`` and from ``after`` on do not turn, and go with it.
+    """
+
+    first: int
+    last: int
+    lead: int
+    before: int
+    after: int
+
+
+def _slices(head, width: int, carried: bool) -> list[Slice]:
+    """One for each section of channels that pairs by itself."""
+    slices, first = [], 0
+    for section in head.sections or (head.pairs,):
+        slices.append(Slice(first, first + section, head.start + 2 * first, 0, width))
+        first += section
+    if carried:
+        slices[-1] = replace(slices[-1], before=head.start, after=head.start + 2 * head.pairs)
+    return slices
 
 
 def bind_rotate(inputs, outputs, axes, rule, rates, head, stream: bool, threads: int) -> Launch:
     """A launch that rotates each input into its output (the same array: in place), two inputs at a time."""
-    interleaved = head.interleaved
-    if head.start or head.deinterleaved or head.sections or rule.axes > 1 or rates.inv_freq is not None or rates.query:
-        raise ValueError(
-            "backend: triton rotates leading channels by one position, got another form; choose backend='numba'"
-        )
-    width, itemsize, pairs = inputs[0].shape[-1], inputs[0].itemsize, len(rates.words)
+    interleaved, rounded = head.interleaved, rates.inv_freq is not None
+    width, itemsize = inputs[0].shape[-1], inputs[0].itemsize
 
-    def piece_of(arrays):
-        shape = geometry(arrays, axes)
-        copied = 2 * pairs < width and any(x is not y for x, y in zip(arrays[::2], arrays[1::2], strict=True))
-        strides = shape.strides if len(arrays) == 4 else shape.strides * 2
+    def piece_of(shape: Geometry, part: Slice, scaled: int) -> Piece:
+        strides = shape.strides if len(shape.heads) == 2 else shape.strides * 2
+        pairs = part.last - part.first
+        # A head of which nothing turns is cut by channels.
+        count = pairs or width
 
         def arguments(backend: str, lanes: int):
-            tile = machine.rotate_tile(shape.rows, shape.heads, pairs, itemsize, interleaved, lanes)
+            tile = machine.rotate_tile(
+                shape.rows, shape.heads, count, itemsize, interleaved, lanes, head.deinterleaved or not pairs
+            )
             heads, groups = [0, 0], [0, 0]
-            for place, count in enumerate(shape.heads):
-                heads[place], groups[place] = count, machine.groups(count, tile)
-            blocks = machine.ceiling(pairs, tile.pairs)
-            programs = machine.rotate_programs(shape.rows, shape.heads, pairs, tile)
-            what = interleaved, width, pairs, copied, float(rates.factor), *heads, shape.unit
+            for place, number in enumerate(shape.heads):
+                heads[place], groups[place] = number, machine.groups(number, tile)
+            blocks = machine.ceiling(count, tile.pairs)
+            programs = machine.rotate_programs(shape.rows, shape.heads, count, tile)
+            form = interleaved, head.deinterleaved, rounded, scaled
+            channels = width, part.lead, pairs, part.before, part.after
             sizes = tile.rows, tile.heads, tile.pairs, tile.steps, *groups, blocks
-            return programs, (shape.rows, shape.tokens, *strides), (*what, *sizes)
+            values = *form, *channels, float(rates.factor), *heads, shape.unit, *sizes
+            return programs, (shape.rows, shape.tokens, *strides), values
 
-        return Piece(rotate, rule, arguments, lambda device: _clock(rates, itemsize == 8, interleaved, device))
+        def constants(device):
+            return _clock(rates, part.first, part.last, itemsize == 8, interleaved, device)
 
-    return _pieces(inputs, outputs, 2, piece_of)
+        return Piece(rotate, rule, arguments, constants)
+
+    def pieces_of(arrays, first: bool) -> list[Piece]:
+        shape, scaled = geometry(arrays, axes), 0
+        if first and rates.query is not None:
+            scaled = 2 if rounded and rates.query[4] else 1
+        apart = any(x is not y for x, y in zip(arrays[::2], arrays[1::2], strict=True))
+        slices = _slices(head, width, 2 * head.pairs < width and (apart or scaled > 0))
+        return [piece_of(shape, part, scaled) for part in slices if part.last > part.first or part.after < width]
+
+    return _pieces(inputs, outputs, 2, pieces_of)
 
 
 def bind_sinusoidal(inputs, outputs, axes, rule, rates, waves, scale: float, stream: bool, threads: int):
     """A launch that adds sinusoids to each input times ``scale``."""
-    interleaved = waves.interleaved
-    if (
-        waves.sines != waves.cosines
-        or waves.zeros
-        or waves.cosine_first
-        or waves.padding_index is not None
-        or waves.real
-    ):
-        raise ValueError("backend: triton adds the paper's sinusoids, got another form; choose backend='numba'")
-    itemsize, pairs = inputs[0].itemsize, len(rates.words)
+    interleaved, pairs, itemsize = waves.interleaved, waves.sines, inputs[0].itemsize
 
-    def piece_of(arrays):
+    def pieces_of(arrays, first: bool) -> list[Piece]:
         shape = geometry(arrays, axes)
 
         def arguments(backend: str, lanes: int):
-            tile = machine.sinusoid_tile(shape.rows, pairs, itemsize, interleaved, lanes)
-            blocks = machine.ceiling(pairs, tile.pairs)
+            count = max(pairs, 1)
+            tile = machine.sinusoid_tile(shape.rows, count, itemsize, interleaved, lanes, rule.real)
+            blocks = machine.ceiling(count, tile.pairs)
             hardware = machine.has_fast_sine(backend, itemsize)
             alike = shape.strides[:2] == shape.strides[3:5]
-            what = interleaved, pairs, float(scale), shape.unit
+            channels = interleaved, pairs, waves.cosines, waves.zeros, waves.cosine_first, waves.padding_index
             sizes = tile.rows, tile.pairs, tile.steps, blocks, alike, hardware
-            return machine.add_programs(shape.rows, pairs, tile), _add_integers(shape), (*what, *sizes)
+            values = *channels, float(rates.factor), float(scale), shape.unit, *sizes
+            return machine.add_programs(shape.rows, count, tile), _add_integers(shape), values
 
-        return Piece(add_sinusoid, rule, arguments, lambda device: _clock(rates, itemsize == 8, interleaved, device))
+        def constants(device):
+            return _clock(rates, 0, pairs, itemsize == 8, interleaved, device)
 
-    return _pieces(inputs, outputs, 1, piece_of)
+        return [Piece(add_sinusoid, rule, arguments, constants)]
+
+    return _pieces(inputs, outputs, 1, pieces_of)
 
 
 def _add_integers(shape: Geometry) -> tuple[int, ...]:
@@ -195,7 +241,7 @@ def bind_learned(inputs, outputs, axes, rule, table, offset: int, stream: bool, 
     """A launch that adds rows of ``table``, a tensor on the inputs' device whose rows are contiguous."""
     width, itemsize, computed = inputs[0].shape[-1], inputs[0].itemsize, COMPUTED[inputs[0].itemsize]
 
-    def piece_of(arrays):
+    def pieces_of(arrays, first: bool) -> list[Piece]:
         shape = geometry(arrays, axes, table.stride(0) * itemsize)
 
         def arguments(backend: str, lanes: int):
@@ -205,6 +251,6 @@ def bind_learned(inputs, outputs, axes, rule, table, offset: int, stream: bool, 
             what = width, shape.unit, tile.rows, tile.pairs, blocks, computed
             return machine.add_programs(shape.rows, width, tile), (*_add_integers(shape), *lookup), what
 
-        return Piece(add_learned, rule, arguments, lambda device: (table,))
+        return [Piece(add_learned, rule, arguments, lambda device: (table,))]
 
-    return _pieces(inputs, outputs, 1, piece_of)
+    return _pieces(inputs, outputs, 1, pieces_of)

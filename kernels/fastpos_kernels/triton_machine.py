@@ -63,9 +63,15 @@ def rotate_programs(rows: int, heads: tuple[int, ...], pairs: int, tile: Tile) -
     return ceiling(rows, tile.rows) * sum(groups(count, tile) for count in heads) * ceiling(pairs, tile.pairs)
 
 
-def rotate_tile(rows: int, heads: tuple[int, ...], pairs: int, itemsize: int, interleaved: bool, lanes: int) -> Tile:
-    """Many rows: one after the other head past the same sines; few rows: heads side by side, over more programs."""
+def rotate_tile(
+    rows: int, heads: tuple[int, ...], pairs: int, itemsize: int, interleaved: bool, lanes: int, together: bool = False
+) -> Tile:
+    """Many rows: one after the other head past the same sines; few rows: heads side by side, over more programs.
+
+    ``together``: all pairs of a head in one program, however many.
+    """
     size = _accesses(itemsize, lanes) // (2 if interleaved else 1)
+    size = max(size, _power(pairs)) if together else size
     span = min(_power(pairs), size)
     most = max(1, *heads)
     even = [steps for steps in range(MOST_STEPS, LEAST_STEPS - 1, -1) if not any(count % steps for count in heads)]
@@ -81,13 +87,16 @@ def add_programs(rows: int, count: int, tile: Tile) -> int:
     return ceiling(rows, tile.rows * tile.steps) * ceiling(count, tile.pairs)
 
 
-def sinusoid_tile(rows: int, pairs: int, itemsize: int, interleaved: bool, lanes: int) -> Tile:
-    """Many rows: several past the same rates. A wide row has two accesses of each thread, for what a row costs by itself."""
+def sinusoid_tile(rows: int, pairs: int, itemsize: int, interleaved: bool, lanes: int, real: bool = False) -> Tile:
+    """Many rows: several past the same rates. A wide row has two accesses of each thread, for what a row costs by itself.
+
+    ``real``: positions have fractions, whose float64 phases of several rows are more than a thread's registers hold.
+    """
     size = _accesses(itemsize, lanes)
     span = min(_power(pairs), size)
     beside = max(1, size // (2 * span if interleaved else span))
     many = Tile(beside, 1, span, ROW_ACCESSES * size // (beside * 2 * span))
-    return many if add_programs(rows, pairs, many) >= FULL else Tile(beside, 1, span, 1)
+    return many if not real and add_programs(rows, pairs, many) >= FULL else Tile(beside, 1, span, 1)
 
 
 def learned_tile(width: int, itemsize: int, lanes: int) -> Tile:

@@ -45,6 +45,7 @@ def positions_of(
     """``int64`` positions of tokens ``token`` of batch rows ``batch``; strides are in elements of ``where``.
 
     ``start`` is the number that rule START has in place of ``where``; ``started`` says whether documents have ``starts``.
+    Of positions with several axes it gives the first, and of real ones the whole part.
     """
     if rule == START:
         position = start.to(tl.int64) + token
@@ -59,3 +60,9 @@ def positions_of(
         if started:
             position += tl.load(starts + document, mask=inside, other=0).to(tl.int64)
     return position
+
+
+@triton.jit
+def rows_of_ids(batch_stride, token_stride, batch, token):
+    """Where ids, and fractions beside them, of some tokens lie: elements from the first."""
+    return batch.to(tl.int64) * batch_stride + token.to(tl.int64) * token_stride
