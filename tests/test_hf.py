@@ -168,7 +168,7 @@ def test_generation_with_padding_gives_the_same_tokens(llama, cache, numerics):
 
 @pytest.mark.parametrize(("family", "dynamic"), [("llama", True), ("llama4_text", False)])
 def test_compiled_into_one_graph(family, dynamic):
-    model, given = built(family, num_hidden_layers=2), batch()
+    model, given = built(family, num_hidden_layers=1), batch()
     with fastpos.hf.patch(model):
         plain = logits(model, given)
         torch._dynamo.reset()
@@ -311,7 +311,7 @@ LONGROPE |= {"short_factor": [1.0 + pair / 8 for pair in range(8)], "long_factor
 
 
 def test_longrope_compiled_into_one_graph():
-    model, given = scaled(LONGROPE), [batch(tokens=tokens) for tokens in (14, 15)]
+    model, given = scaled(LONGROPE, num_hidden_layers=1), [batch(tokens=tokens) for tokens in (14, 15)]
     plain = [logits(model, some) for some in given]
     with fastpos.hf.patch(model):
         torch._dynamo.reset()
