@@ -6,7 +6,11 @@ import tempfile
 from pathlib import Path
 
 README = Path(__file__).parent.parent / "README.md"
-COMMANDS = {"accuracy": ["fastpos", "verify"], "speed": ["fastpos", "bench", "--quick"]}
+COMMANDS = {
+    "accuracy": ["fastpos", "verify"],
+    "speed": ["fastpos", "bench", "--quick"],
+    "peers": ["fastpos", "bench", "--quick", "--against", "auto"],
+}
 
 with tempfile.TemporaryDirectory() as folder:
     for name, command in COMMANDS.items():

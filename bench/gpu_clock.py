@@ -27,7 +27,7 @@ class Burst:
         for call in calls:
             call()
         machine.wait()
-        once = min(self._run(1) for _ in range(3))
+        once = min(self._run(1) for _ in range(machine.pick(3, 1)))
         self.count = max(1, min(machine.pick(MOST_CALLS, 1), round(BURST_SECONDS / max(once, 1e-7))))
         self.seconds: list[float] = []
         self.used = 0.0

@@ -60,7 +60,7 @@ class Row:
 
 def prefill_sizes(machine: Machine) -> list[Size]:
     """Rotations of prompts, and additions."""
-    rope, tokens = Rotary(WIDTH, base=BASE), machine.pick((4096, 16_384, 65_536), (4, 8))
+    rope, tokens = Rotary(WIDTH, base=BASE), machine.pick((4096, 16_384, 65_536), (2, 4))
     many, width = tokens[-1], machine.pick(4096, 64)
     sizes = [Size(f"rotary, {count} tokens", rope, 1, count, "bfloat16") for count in tokens]
     sizes.append(Size(f"rotary, {many} tokens", rope, 1, many, "float32"))
@@ -73,7 +73,7 @@ def prefill_sizes(machine: Machine) -> list[Size]:
 
 def decode_sizes(machine: Machine) -> list[Size]:
     """One token of each of so many sequences."""
-    counts, rope = machine.pick((1, 8, 64, 256), (1, 8)), Rotary(WIDTH, base=BASE)
+    counts, rope = machine.pick((1, 8, 64, 256), (1, 2)), Rotary(WIDTH, base=BASE)
     return [
         Size(f"decode, {count} sequence{'s' * (count > 1)}", rope, count, 1, "bfloat16", DECODED_AT) for count in counts
     ]

@@ -11,8 +11,8 @@ from . import dispatch
 from .call import latest, latest_apart, prepare, quick, run
 from .encodings import Encoding
 from .lengths import check_settled
+from .places import HIGHEST, LOWEST
 from .plan import Plan, check_encoding
-from .positions import HIGHEST, LOWEST
 from .tables import table_at
 
 Array = Any  # a NumPy array or a PyTorch tensor, whose module is not imported for its name
@@ -59,8 +59,8 @@ def apply(
     encoding
         ``Rotary``, ``Sinusoidal`` or ``Learned``: what the model was trained with.
     x, *more
-        One or more arrays of one dtype (float32, float16, bfloat16 of ml_dtypes, float64); head counts may differ. A
-        query scale of the encoding multiplies the first of them alone.
+        One or more arrays, or PyTorch tensors, of one dtype (float32, float16, float64, bfloat16, which is ml_dtypes' in
+        NumPy); head counts may differ. A query scale of the encoding multiplies the first of them alone.
         Arithmetic is float32 (float64 for float64) with one rounding at the end.
     start
         Token j stands at ``start + j``: one integer, or one a batch row; with ``cu_seqlens`` one a document.
@@ -77,7 +77,7 @@ def apply(
     out
         Where results go: an array, or a tuple of one for each input; the input itself or memory apart from all inputs.
     backend
-        ``auto``, ``numba`` or ``numpy``, before every other way to choose.
+        ``auto``, ``numba``, ``numpy`` or ``triton``, before every other way to choose.
 
     Returns
     -------

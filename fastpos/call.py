@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from . import dispatch, fields, threads
 from .encodings import Encoding, Learned, coordinates
 from .lengths import by_length, check_by_length, check_settled, cuts
+from .places import HIGHEST, LOWEST, Place, extremes, resolve, resolve_lengths
 from .plan import (
     Plan,
     Turn,
@@ -23,7 +24,6 @@ from .plan import (
     name_of,
     rowwise,
 )
-from .positions import HIGHEST, LOWEST, Place, extremes, resolve, resolve_lengths
 
 Array = NDArray[Any]
 
@@ -154,6 +154,8 @@ def prepare(
     ``device`` the arrays stand for tensors there; the memory of one that is no CPU is not read.
     """
     check_encoding(encoding)
+    if isinstance(encoding, Learned) and encoding.is_tensor and device is None:
+        raise TypeError("x: expected a PyTorch tensor like the learned table, got a NumPy array; make the table one")
     names = [name_of(index) for index in range(len(inputs))]
     for name, x in zip(names, inputs, strict=True):
         check_kind(name, x)

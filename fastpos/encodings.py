@@ -145,7 +145,7 @@ class Rotary(Spelled):
         return self.head_dim
 
     @classmethod
-    def from_config(cls, config: Any, layer: int | str | None = None) -> "Rotary":
+    def from_config(cls, config: Any, layer: int | str | None = None, *, numerics: str = "exact") -> "Rotary":
         """What a checkpoint was trained with, from the config that it ships.
 
         Parameters
@@ -155,6 +155,8 @@ class Rotary(Spelled):
         layer
             Where not all layers rotate alike (Gemma 3, ModernBERT): the index of one, or a type of layers such as
             ``"sliding_attention"``.
+        numerics
+            ``"exact"`` or ``"hf"``, as of ``Rotary``.
 
         Raises
         ------
@@ -175,7 +177,7 @@ class Rotary(Spelled):
         """
         from .configs.checkpoint import rotary_from_config
 
-        return rotary_from_config(config, layer)
+        return rotary_from_config(config, layer, numerics)
 
     @property
     def by_length(self) -> bool:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from .encodings import Rotary, Sinusoidal
 from .queries import Terms
-from .scaling import Linear
 
 TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194988918461563281257241799725606965068423414")
 TURN = 1 << 64
@@ -99,9 +98,8 @@ def _plain(encoding: Rotary | Sinusoidal) -> list[Decimal]:
     return [w for section in _sections(encoding) if section for w in _geometric(encoding.base, section, section)]
 
 
-def _scaled(encoding: Rotary | Sinusoidal, two_pi: Decimal) -> list[Decimal]:
-    """Radians a token of every pair, in the current context."""
-    plain = _plain(encoding)
+def _scaled(encoding: Rotary | Sinusoidal, plain: list[Decimal], two_pi: Decimal) -> list[Decimal]:
+    """Radians a token of every pair from the plain ones, in the current context."""
     if not isinstance(encoding, Rotary) or encoding.scaling is None:
         return plain
     base = Decimal(encoding.base) if encoding.inv_freq is None else None
@@ -112,31 +110,34 @@ def _radians(encoding: Rotary | Sinusoidal, two_pi: Decimal) -> list[Decimal]:
     """The frequency of every pair, exactly what sines and cosines are made from."""
     if isinstance(encoding, Rotary) and encoding.numerics == "hf":
         return [Decimal(float(frequency)) for frequency in single_frequencies(encoding)]
-    return _scaled(encoding, two_pi)
+    return _scaled(encoding, _plain(encoding), two_pi)
+
+
+def _single_powers(encoding: Rotary) -> NDArray[np.float32]:
+    """The plain frequencies: exponent, power and reciprocal each rounded to float32."""
+    if encoding.inv_freq is not None:
+        return np.array(encoding.inv_freq, np.float32)
+    runs = []
+    for section in _sections(encoding):
+        exponents = np.arange(0, 2 * section, 2).astype(np.float32) / np.float32(2 * section)
+        with localcontext(Context(prec=40)):
+            logarithm = Decimal(float(np.float32(encoding.base))).ln()
+            powers = [float((logarithm * Decimal(float(exponent))).exp()) for exponent in exponents]
+        runs.append(np.float32(1) / np.array(powers, np.float32))
+    return np.concatenate(runs)
 
 
 @lru_cache(maxsize=64)
 def single_frequencies(encoding: Rotary) -> NDArray[np.float32]:
-    """The frequencies as transformers computes them: exponent, power, reciprocal and division each rounded to float32.
+    """The frequencies as transformers computes them, in float32: exponent, power and reciprocal rounded, then scaled.
 
-    The power is rounded correctly. PyTorch's own is another float32 for about one frequency in 300, which a model's own
-    ``inv_freq`` repeats to the bit; so it does for scalings other than ``Linear``, whose frequencies are rounded once here.
+    The power is rounded correctly, and a scaling rounded once; PyTorch's own power is another float32 for about one
+    frequency in 300, and so may be a scaled one. A model's own ``inv_freq`` repeats either to the bit.
     """
-    if encoding.scaling is not None and not isinstance(encoding.scaling, Linear):
-        with localcontext(Context(prec=DIGITS)):
-            return np.array([float(frequency) for frequency in _scaled(encoding, TWO_PI)], np.float32)
-    if encoding.inv_freq is not None:
-        found = np.array(encoding.inv_freq, np.float32)
-    else:
-        runs = []
-        for section in _sections(encoding):
-            exponents = np.arange(0, 2 * section, 2).astype(np.float32) / np.float32(2 * section)
-            with localcontext(Context(prec=40)):
-                logarithm = Decimal(float(np.float32(encoding.base))).ln()
-                powers = [float((logarithm * Decimal(float(exponent))).exp()) for exponent in exponents]
-            runs.append(np.float32(1) / np.array(powers, np.float32))
-        found = np.concatenate(runs)
-    return found if encoding.scaling is None else found / np.float32(encoding.scaling.factor)
+    single = _single_powers(encoding)
+    with localcontext(Context(prec=DIGITS)):
+        plain = [Decimal(float(frequency)) for frequency in single]
+        return np.array([float(frequency) for frequency in _scaled(encoding, plain, TWO_PI)], np.float32)
 
 
 @lru_cache(maxsize=64)

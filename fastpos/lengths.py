@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .encodings import Encoding, Rotary
 from .layout import Layout
-from .positions import Place
+from .places import Place
 
 Array = NDArray[Any]
 

@@ -3,6 +3,7 @@
 Letters of shapes: b batch, s sequence, t packed tokens, h heads, d channels.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ __all__ = ["Learned", "Rotary", "Sinusoidal"]
 
 
 class Rotary(torch.nn.Module):
-    """``fastpos.Rotary`` as a module, with the same parameters. It has no state: nothing to save, load or move.
+    """``fastpos.Rotary`` as a module: of an encoding, or with the same parameters. It has no state to save, load or move.
 
     Examples
     --------
@@ -27,9 +28,12 @@ class Rotary(torch.nn.Module):
     torch.Size([1, 3, 2, 64])
     """
 
-    def __init__(self, head_dim: int, **parameters: Any) -> None:
+    def __init__(self, head_dim: int | encodings.Rotary, **parameters: Any) -> None:
         super().__init__()
-        self.encoding = encodings.Rotary(head_dim, **parameters)
+        if isinstance(head_dim, encodings.Rotary):
+            self.encoding = dataclasses.replace(head_dim, **parameters)
+        else:
+            self.encoding = encodings.Rotary(head_dim, **parameters)
 
     def forward(
         self,
@@ -50,17 +54,20 @@ class Rotary(torch.nn.Module):
 
 
 class Sinusoidal(torch.nn.Module):
-    """``fastpos.Sinusoidal`` as a module, with the same parameters. It has no state.
+    """``fastpos.Sinusoidal`` as a module: of an encoding (one made by name, say), or with the same parameters. No state.
 
     Examples
     --------
-    >>> Sinusoidal(512)(torch.ones(1, 3, 512), start=0).shape
+    >>> Sinusoidal(encodings.Sinusoidal.whisper(512))(torch.ones(1, 3, 512), start=0).shape
     torch.Size([1, 3, 512])
     """
 
-    def __init__(self, width: int, **parameters: Any) -> None:
+    def __init__(self, width: int | encodings.Sinusoidal, **parameters: Any) -> None:
         super().__init__()
-        self.encoding = encodings.Sinusoidal(width, **parameters)
+        if isinstance(width, encodings.Sinusoidal):
+            self.encoding = dataclasses.replace(width, **parameters)
+        else:
+            self.encoding = encodings.Sinusoidal(width, **parameters)
 
     def forward(
         self,

@@ -16,7 +16,7 @@ from .encodings import Encoding, Learned, Rotary, Sinusoidal
 from .frequencies import Rates, rates
 from .head import Head
 from .layout import Layout, layout_of
-from .positions import Rule
+from .places import Rule
 
 Array = NDArray[Any]
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -115,7 +115,10 @@ def check_inputs(encoding: Encoding, inputs: Sequence[Array], layout: Layout, na
         for axis in (layout.batch, layout.token):
             if axis is not None and x.shape[axis] != first.shape[axis]:
                 letter = layout.letters[axis]
-                raise ValueError(f"{name}: expected {first.shape[axis]} on axis {letter!r} like x, got shape {x.shape}")
+                raise ValueError(
+                    f"{name}: expected {first.shape[axis]} on axis {letter!r} like x, got shape {x.shape} (the arrays are read "
+                    f"as {layout.letters!r}; give layout= if their axes stand otherwise)"
+                )
 
 
 def check_output(name: str, out: Array, x: Array) -> None:

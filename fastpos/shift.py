@@ -12,7 +12,7 @@ from .call import execute
 from .encodings import Encoding, Learned, Rotary, Sinusoidal
 from .frequencies import rates
 from .lengths import check_settled
-from .positions import HIGHEST, LOWEST, resolve_shift
+from .places import HIGHEST, LOWEST, resolve_shift
 
 Array = NDArray[Any]
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .encodings import Encoding, Learned, Rotary, coordinates
 from .frequencies import rates
-from .positions import HIGHEST, LOWEST, integers, parts
+from .places import HIGHEST, LOWEST, integers, parts
 
 Parts = tuple[NDArray[np.int64], NDArray[np.float64] | None]
 

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from . import dispatch
 from .encodings import Encoding
-from .positions import HIGHEST, LOWEST
+from .places import HIGHEST, LOWEST
 from .torch_request import Tensors
 from .torch_run import CHECK, quick_launch
 

@@ -13,8 +13,8 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from . import torch_decode, torch_ops
 from .encodings import Encoding, Learned, Rotary, coordinates
 from .lengths import check_settled
+from .places import HIGHEST, LOWEST, check_given, integers, starts_of
 from .plan import Plan, Turn, check_apart, check_encoding, layout_for, name_of
-from .positions import HIGHEST, LOWEST, check_given, integers, starts_of
 from .spelling import keys_alone
 from .tensors import check_plain, standing
 from .torch_request import OFFSET, Tensors, planned, request_of, word

@@ -8,8 +8,8 @@ import torch
 from . import torch_door
 from .encodings import Encoding, coordinates
 from .lengths import check_by_length, cuts
+from .places import resolve, resolve_lengths
 from .plan import check_encoding, layout_for
-from .positions import resolve, resolve_lengths
 from .tensors import check_plain, standing
 from .torch_request import Tensors
 

@@ -11,8 +11,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from . import dispatch, spelling
 from .call import check_rows, prepare
 from .encodings import Encoding, Learned, coordinates
+from .places import Place, resolve
 from .plan import Plan, Turn, layout_for, name_of
-from .positions import Place, resolve
 from .tensors import Array, check_plain, standing
 
 Tensors = tuple[torch.Tensor, ...]

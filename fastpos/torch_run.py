@@ -11,8 +11,8 @@ from fastpos_kernels.rules import DONE, IDS, START
 
 from . import dispatch, threads
 from .call import execute
+from .places import starts_of
 from .plan import Plan
-from .positions import starts_of
 from .torch_device import run_on_device
 from .torch_request import Tensors, check_tensors, key_of, planned, request_of
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from . import dispatch, plan
 from .encodings import Encoding, Learned, Sinusoidal, coordinates
 from .frequencies import rates
-from .positions import START_RULE
+from .places import START_RULE
 
 DTYPES = ("float32", "float16", "bfloat16")
 

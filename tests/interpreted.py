@@ -20,8 +20,8 @@ from triton.runtime import interpreter
 
 from fastpos import Learned, Rotary
 from fastpos.frequencies import rates
+from fastpos.places import Rule, resolve
 from fastpos.plan import layout_for, stored_table
-from fastpos.positions import Rule, resolve
 
 __all__ = ["DONE", "IDS", "PACKED", "START", "STARTS", "Rule", "apply", "bind", "kernels", "layout_for", "tensor"]
 NAMES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}

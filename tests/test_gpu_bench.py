@@ -44,10 +44,10 @@ def test_dry_run(tmp_path):
     assert set(report["checks"]) == CHECKS
     assert report["checks"]["CUDA graphs"] == "not run: needs a GPU"
     assert [row["name"] for row in report["prefill"]] == [
-        "rotary, 4 tokens", "rotary, 8 tokens", "rotary, 8 tokens", "sinusoidal, 8 x 64", "sinusoidal, 8 x 64",
-        "learned, 8 x 64",
+        "rotary, 2 tokens", "rotary, 4 tokens", "rotary, 4 tokens", "sinusoidal, 4 x 64", "sinusoidal, 4 x 64",
+        "learned, 4 x 64",
     ]  # fmt: skip
-    assert [row["batch"] for row in report["decode"]] == [1, 8]
+    assert [row["batch"] for row in report["decode"]] == [1, 2]
     for row in (*report["prefill"], *report["decode"]):
         assert all(timing["median"] > 0 for timing in row["device"].values())
         # Every peer of the kind has figures or a reason; what comes with the test's requirements has figures.
@@ -143,3 +143,25 @@ def test_peers_are_checked(rooms):
         peer = replace(eager, make=lambda task, change=change: lambda: change(eager.make(task)()))
         assert said in gpu_peers.check_peer(peer, task)
     assert replace(eager, modules=("no_such_module",)).missing() == "not installed: pip install no_such_module"
+
+
+def test_bars_and_predictions(rooms):
+    """What only a run on a GPU shows: what was asked for and predicted, beside what came."""
+    from gpu_report import PROMPT, bars, predictions
+    from gpu_speed import OURS, Row, Size
+
+    from fastpos.commands.timing import Timing
+
+    times = {OURS: 330, "torch.compile": 325, "torch.compile, own table": 700}
+    device = {name: Timing(1, (time * 1e-6,) * 3) for name, time in times.items()}
+    size = Size(PROMPT, Rotary(128), 1, 65_536, "bfloat16")
+    row = Row(size, 1_342_177_280, device, failures={"Liger": "not installed"})
+    narrow = Row(replace(size, dtype="float32"), row.bytes, {OURS: Timing(1, (1.0,))})
+    assert bars([narrow, row], row.bytes / 312e-6) == [
+        (">= 90% of a copy", "94.5%", "holds"),
+        (">= 1.0x torch.compile", "0.98x", "MISSED"),
+        (">= 2.0x torch.compile, own table", "2.12x", "holds"),
+        (">= 1.0x Liger", "not measured: not installed", "open"),
+    ]
+    found = predictions({"prefill": [narrow, row], "decode": []})
+    assert [said[-1] for said in found] == ["330 us", "325 us", "700 us", "-", "-", "-", "-"]

@@ -141,7 +141,7 @@ def test_packed_rule_is_packed_positions(lengths, data):
 def test_start_needs_no_position_array():
     """A rule is as large for a million tokens as for one."""
     from fastpos.layout import layout_of
-    from fastpos.positions import resolve
+    from fastpos.places import resolve
 
     layout = layout_of("rotary", "thd", 3)
     assert resolve(layout, (10**9, 2, 8), 5, None, None)[1:] == (5, None)

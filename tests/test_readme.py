@@ -30,7 +30,7 @@ def test_python_of_the_readme(tmp_path, monkeypatch):
             exec(compile(block, "README.md", "exec"), names)
 
 
-@pytest.mark.parametrize("name", ["accuracy", "speed"])
+@pytest.mark.parametrize("name", ["accuracy", "speed", "peers"])
 def test_tables_of_the_readme_are_filled(name):
     """They are written by ``.ci/tables.py``."""
     table = README.split(f"<!-- {name} -->")[1].split("<!-- end -->")[0]

@@ -267,3 +267,30 @@ def test_one_length_for_all_and_none():
         fastpos.apply(ROPE, x, start=0, seq_lens=3)
     with pytest.raises(ValueError, match="seq_lens: expected 0 or more, got -1"):
         fastpos.apply(rope, x, start=0, seq_lens=-1)
+
+
+@pytest.mark.parametrize("mask", [[[0, 0, 1, 1, 1], [1, 1, 1, 0, 0]], [1, 0, 1, 0, 1]])
+def test_positions_from_masks_that_are_tensors(mask):
+    for kind in (torch.int64, torch.bool, torch.float32):
+        for place in ({}, {"start": 7}, {"start": 2, "padding": 1}):
+            got = fastpos.positions.from_mask(torch.tensor(mask).to(kind), **place)
+            assert torch.equal(got, torch.tensor(fastpos.positions.from_mask(mask, **place)))
+    with pytest.raises(ValueError, match="mask: expected 0 and 1 alone, got 2"):
+        fastpos.positions.from_mask(torch.tensor([0, 2]))
+    rows = torch.tensor([[0, 1], [1, 1]])
+    assert fastpos.positions.from_mask(rows, start=[3, 4]).tolist() == [[3, 3], [4, 5]]
+    with pytest.raises(ValueError, match="start: expected one integer or one a row"):
+        fastpos.positions.from_mask(rows, start=[1, 2, 3])
+
+
+def test_modules_of_encodings():
+    from fastpos import nn
+
+    assert nn.Rotary(ROPE).encoding == ROPE
+    assert nn.Rotary(ROPE, interleaved=True).encoding == Rotary(16, base=5e5, interleaved=True)
+    assert nn.Sinusoidal(Sinusoidal.whisper(16)).encoding == Sinusoidal.whisper(16)
+
+
+def test_a_table_of_tensors_needs_tensors():
+    with pytest.raises(TypeError, match="x: expected a PyTorch tensor like the learned table, got a NumPy array"):
+        fastpos.apply(Learned(randn(4, 8)), np.ones((1, 2, 8), np.float32), start=0)

@@ -13,8 +13,8 @@ from oracle import DTYPES
 from fastpos import Learned, Linear, Rotary, Sinusoidal
 from fastpos.frequencies import rates
 from fastpos.layout import layout_of
+from fastpos.places import Rule
 from fastpos.plan import layout_for
-from fastpos.positions import Rule
 
 launcher = pytest.importorskip("fastpos_kernels.triton_launch", reason="needs torch and triton")
 import torch  # noqa: E402

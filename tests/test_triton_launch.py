@@ -10,7 +10,7 @@ from oracle import DTYPES, assert_same
 
 from fastpos import Learned, Rotary, Sinusoidal
 from fastpos.layout import layout_of
-from fastpos.positions import Rule
+from fastpos.places import Rule
 
 interpreted = pytest.importorskip("interpreted", reason="needs torch and triton")
 import torch  # noqa: E402
@@ -224,7 +224,7 @@ INTERPRETED = """
 import numpy, torch
 from fastpos import Rotary
 from fastpos.frequencies import rates
-from fastpos.positions import START_RULE
+from fastpos.places import START_RULE
 from fastpos_kernels import triton_launch
 x = numpy.eye(1, 8, dtype=numpy.float32).reshape(1, 1, 1, 8)
 y = numpy.zeros_like(x)

@@ -63,7 +63,8 @@ class Checkpoint:
         if kind not in FAMILIES:
             raise ValueError(
                 f"{where}model_type: expected one that fastpos knows ({', '.join(sorted({*FAMILIES, *TEXT_PARTS}))}), got "
-                f"{kind!r}; for another model write what its code does: fastpos.Rotary(head_dim, base=..., interleaved=...)"
+                f"{kind!r}; for another model write what its code does, fastpos.Rotary(head_dim, base=..., interleaved=...), or "
+                "let fastpos.hf.patch find it out; a learned table is read by fastpos.Learned.from_config"
             )
         self.model_type = kind
         self.family = FAMILIES[kind]
@@ -138,6 +139,6 @@ def _indices(layers: tuple[int, ...]) -> str:
     return f"layers {shown}{', ...' if len(layers) > 8 else ''}"
 
 
-def rotary_from_config(config: Any, layer: int | str | None) -> Rotary:
+def rotary_from_config(config: Any, layer: int | str | None, numerics: str) -> Rotary:
     """What ``Rotary.from_config`` gives."""
-    return Checkpoint(config).encoding(layer)
+    return dataclasses.replace(Checkpoint(config).encoding(layer), numerics=numerics)

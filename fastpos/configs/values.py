@@ -18,6 +18,11 @@ def load(config: Any) -> Mapping[str, Any]:
     if isinstance(config, str | PathLike):
         path = Path(config)
         path = path / "config.json" if path.is_dir() else path
+        if not path.exists():
+            raise FileNotFoundError(
+                f"config: expected the path of a config.json or of its folder, got {str(config)!r}, which is none; for a name "
+                "on a hub give transformers.AutoConfig.from_pretrained(name)"
+            )
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
