@@ -217,7 +217,9 @@ def main() -> None:
     print("| " + " | ".join(str(count) for count in counts.values()) + f" | {len(wrong)} |\n")
     print(
         "Differences are the largest of all logits, over the largest logit; `wrong` are families where they exceed "
-        f"{ROUNDING:g}, or whose logits are not the same bits again after `unpatch`.\n"
+        f"{ROUNDING:g}, or whose logits are "
+        "other bits in bfloat16 with `hf`, or after `unpatch`. `left alone` in bfloat16: it rounds as `hf` does not, and `exact` "
+        "fuses it where its frequencies are those that it says.\n"
     )
     print("| family | rotary modules | `hf` | `exact` | `hf`, bfloat16 | in the way |\n|---|---|---:|---:|---|---|")
     for found in rows:

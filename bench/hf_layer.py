@@ -1,6 +1,6 @@
 """What patching buys: the rotary part of a layer and a whole model, as it is and patched, in turns on one thread.
 
-``python bench/hf_layer.py`` prints both tables in Markdown; ``--tokens`` and ``--rounds`` change the sizes.
+``python bench/hf_layer.py --models`` prints a table in Markdown; ``--tokens`` and ``--rounds`` change the sizes.
 """
 
 import argparse
@@ -53,6 +53,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--tokens", type=int, default=512)
     options.add_argument("--rounds", type=int, default=31)
+    options.add_argument("--models", action="store_true", help="time whole models as well")
     chosen = options.parse_args()
     torch.set_num_threads(1)
     fastpos.set_num_threads(1)
@@ -60,20 +61,21 @@ def main() -> None:
     print("| what | dtype | numerics | as it is, ms | patched, ms | times |\n|---|---|---|---:|---:|---:|")
     for dtype in DTYPES:
         layer = LlamaForCausalLM(LlamaConfig(**small, **LAYER, num_hidden_layers=1)).to(dtype).eval()
-        whole = LlamaForCausalLM(LlamaConfig(**small, **MODEL, num_hidden_layers=30)).to(dtype).eval()
-        ids = torch.randint(0, 512, (1, chosen.tokens))
         for numerics in ("exact", "hf"):
             plain = rotary_part(layer, chosen.tokens)
             with fastpos.hf.patch(layer, numerics=numerics):
                 ways = {"plain": plain, "patched": rotary_part(layer, chosen.tokens)}
                 _print(f"rotation in a layer, {chosen.tokens} tokens", dtype, numerics, medians(ways, chosen.rounds))
-            fast = LlamaForCausalLM(whole.config).to(dtype).eval()
-            fast.load_state_dict(whole.state_dict())
-            with fastpos.hf.patch(fast, numerics=numerics):
-                models = {"plain": lambda: whole(ids), "patched": lambda: fast(ids)}  # noqa: B023
-                _print(
-                    f"30 layers of 576, {chosen.tokens} tokens", dtype, numerics, medians(models, chosen.rounds // 5)
+            if chosen.models:
+                whole, fast = (
+                    LlamaForCausalLM(LlamaConfig(**small, **MODEL, num_hidden_layers=30)).to(dtype).eval()
+                    for _ in range(2)
                 )
+                ids = torch.randint(0, 512, (1, chosen.tokens))
+                with fastpos.hf.patch(fast, numerics=numerics):
+                    models = {"plain": lambda: whole(ids), "patched": lambda: fast(ids)}  # noqa: B023
+                    found = medians(models, chosen.rounds // 5)
+                _print(f"30 layers of 576, {chosen.tokens} tokens", dtype, numerics, found)
 
 
 def _print(what: str, dtype: torch.dtype, numerics: str, found: dict[str, float]) -> None:

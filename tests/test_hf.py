@@ -168,7 +168,7 @@ def test_generation_with_padding_gives_the_same_tokens(llama, cache, numerics):
 
 @pytest.mark.parametrize(("family", "dynamic"), [("llama", True), ("llama4_text", False)])
 def test_compiled_into_one_graph(family, dynamic):
-    model, given = built(family, num_hidden_layers=2), batch()
+    model, given = built(family, num_hidden_layers=1), batch()
     with fastpos.hf.patch(model):
         plain = logits(model, given)
         torch._dynamo.reset()
@@ -310,6 +310,17 @@ LONGROPE = {"rope_type": "longrope", "rope_theta": 1e4, "factor": 4.0, "original
 LONGROPE |= {"short_factor": [1.0 + pair / 8 for pair in range(8)], "long_factor": [2.0 + pair for pair in range(8)]}
 
 
+def test_longrope_compiled_into_one_graph():
+    model, given = scaled(LONGROPE, num_hidden_layers=1), [batch(tokens=tokens) for tokens in (14, 15)]
+    plain = [logits(model, some) for some in given]
+    with fastpos.hf.patch(model):
+        torch._dynamo.reset()
+        compiled = torch.compile(model, fullgraph=True, backend="aot_eager", dynamic=True)
+        for expected, some in zip(plain, given, strict=True):
+            torch.testing.assert_close(logits(compiled, {**some, "use_cache": False}), expected, rtol=0, atol=1e-5)
+    torch._dynamo.reset()
+
+
 @pytest.mark.parametrize("numerics", ["exact", "hf"])
 def test_longrope_goes_by_the_length_of_the_batch(numerics):
     model = scaled(LONGROPE)
@@ -322,11 +333,6 @@ def test_longrope_goes_by_the_length_of_the_batch(numerics):
         for expected, some in zip(plain, given, strict=True):
             torch.testing.assert_close(logits(model, some), expected, rtol=0, atol=1e-5)
         assert torch.equal(model.generate(**batch(), **options), tokens)
-        torch._dynamo.reset()
-        compiled = torch.compile(model, fullgraph=True, backend="aot_eager", dynamic=True)
-        for expected, some in zip(plain[1:3], given[1:3], strict=True):
-            torch.testing.assert_close(logits(compiled, {**some, "use_cache": False}), expected, rtol=0, atol=1e-5)
-    torch._dynamo.reset()
     # These logits tell short and long apart.
     short = scaled({**LONGROPE, "long_factor": LONGROPE["short_factor"]})
     apart = [float((logits(short, some) - expected).abs().max()) for some, expected in zip(given, plain, strict=True)]
@@ -394,6 +400,27 @@ def test_frequencies_that_are_not_used_are_left_alone(llama):
 
     rotary.forward = forward
     alone(llama, "is no rotation that fastpos knows")
+
+
+def test_what_cannot_be_probed_is_left_alone(llama):
+    rotary = llama.model.rotary_emb
+    original = rotary.forward
+
+    def forward(x, position_ids):
+        if int(position_ids.max()) > 512:
+            raise IndexError("beyond the table")
+        return original(x, position_ids)
+
+    rotary.forward = forward
+    alone(llama, "probing it raised IndexError: beyond the table")
+
+
+def test_a_module_that_is_given_more_is_left_alone(llama):
+    rotary = llama.model.rotary_emb
+    original = rotary.forward
+    rotary.forward = lambda x, position_ids, sizes=None: original(x, position_ids)
+    rotary.register_forward_pre_hook(lambda module, args, kwargs: (args, {**kwargs, "sizes": [1]}), with_kwargs=True)
+    alone(llama, "it is given sizes besides")
 
 
 def test_a_model_without_rotation():

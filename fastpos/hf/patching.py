@@ -92,6 +92,9 @@ def _part(
         return Part(name, kind, ALONE, f"other code reads its waves: {', '.join(sorted(others))}"), None
     tensors = tuple(key for key, value in calls[0].given.items() if isinstance(value, torch.Tensor))
     ways = constants(module.forward, tensors)
+    for key, _ in ways:
+        if not all(isinstance(waves.given.get(key), int | float | str | None) for waves in calls):
+            return Part(name, kind, ALONE, f"it is given {key} besides"), None
     turns: dict[tuple[Any, ...], Turns] = {}
     fused, alone = [], []
     for way in dict.fromkeys(tuple(waves.given.get(key, default) for key, default in ways) for waves in calls):
@@ -106,6 +109,8 @@ def _part(
             turns[way] = _turns(name, module, rotations, numerics, found)
         except Mismatch as mismatch:
             alone.append(f"{said}{mismatch}")
+        except Exception as error:  # whatever code that is not ours raises where it is probed
+            alone.append(f"{said}probing it raised {type(error).__name__}: {error}")
         else:
             sites |= found
             fused.append(said + ", ".join(dict.fromkeys(seam.name for seam in found)))
@@ -195,8 +200,10 @@ def patch(model: torch.nn.Module, *, numerics: str = "exact", example: Mapping[s
     Notes
     -----
     A patch is the model's own: other models of its family go on as they were. Patched models train, generate with every
-    cache, compile into one graph, export, and lie on several devices. Under ``torch.autocast`` queries and keys keep their
-    type, where cosines of another would widen them.
+    cache, compile into one graph, export, and lie on several devices. Cast a model before it is patched: frequencies and
+    rounding are those that it has then. Under ``torch.autocast`` queries and keys keep their type, where cosines of another
+    would widen them. Frequencies of ``longrope`` go by the length of the batch, as in transformers: both are used and one
+    result is taken. A deep copy shares the patch, and is given back with the model.
 
     Examples
     --------
