@@ -103,6 +103,28 @@ def test_what_files_lack(model_type):
         assert Rotary.from_config(content, layer) == Rotary.from_config(config, layer)
 
 
+@pytest.mark.parametrize("head_dim", ["absent", "null"])
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_widths_that_files_lack(model_type, head_dim):
+    """A head width that a file leaves out is its config class's, which need not be hidden_size / num_attention_heads."""
+    family = FAMILIES[model_type]
+    # 96 is no class's width; the sections of models for images take 128 channels.
+    width = 128 if family.sections and "head_dim" not in family.defaults else 96
+    sizes = {"hidden_size": 16 * width, "num_attention_heads": 16, "num_hidden_layers": 12}
+    config = {family.name(key): value for key, value in sizes.items()} | {"model_type": model_type}
+    if head_dim == "null":
+        config[family.head_dim_key or "head_dim"] = None
+    try:
+        read = transformers.CONFIG_MAPPING[model_type].from_dict(dict(config))
+        made = None if model_type in UNSCALED else embedding_of(read)
+    except Exception as error:
+        assert head_dim == "null", error
+        return
+    layer_type = read.layer_types[0] + "_" if family.by_layer else ""
+    turning = read.rotary_dim if made is None else 2 * getattr(made, f"{layer_type}inv_freq").numel()
+    assert Rotary.from_config(config, 0).rotary_dim == turning
+
+
 # Those of which transformers 5.24 makes nothing: old names of longrope without a length inside, and a rule of vLLM's.
 UNREAD = ("Phi 3 mini 128k, first", "Phi 3 small, as yarn", "DeepSeek's own rule")
 LAYERED = {"Gemma 3 4B": GEMMA_3, "ModernBERT": MODERNBERT, "SmolLM3": SMOLLM_3}
