@@ -66,8 +66,9 @@ class Family:
     pattern
         Types of layers where the file does not list them.
     still_layers
-        Which layers have no rotation: those of type ``full_attention`` (``"full"``; ``"hybrid"``: only where there is a
-        sliding window) or those that ``no_rope_layers`` lists (``"list"``).
+        Which layers have no rotation: those without a sliding window (``"windowless"``: all of them where the file says
+        null), those of type ``full_attention`` where others have a window (``"hybrid"``: none where the file says null), or
+        those that ``no_rope_layers`` lists (``"list"``).
     deinterleave_key
         The flag that says whether pairs (2i, 2i+1) are written to (i, i+d/2).
     sections, order
@@ -211,14 +212,18 @@ FAMILIES: Mapping[str, Family] = {
     "persimmon": _partly(0.5, head_dim_key=None),
     "nemotron": _partly(0.5),
     "cohere": _based(5e5, interleaved=True),
-    "cohere2": _based(
-        1e4,
+    "cohere2": Family(
+        defaults={"rope_theta": 1e4, "sliding_window": 4096},
         interleaved=True,
         head_dim_key=None,
         pattern=Pattern("sliding_window_pattern", 4),
-        still_layers="full",
+        still_layers="windowless",
     ),
-    "exaone4": _based(1e4, pattern=Pattern("sliding_window_pattern", 4), still_layers="hybrid"),
+    "exaone4": Family(
+        defaults={"rope_theta": 1e4, "sliding_window": 4096},
+        pattern=Pattern("sliding_window_pattern", 4),
+        still_layers="hybrid",
+    ),
     "ernie4_5": _wide(_based(5e5, interleaved=True), 128),
     "ernie4_5_moe": _based(5e5, interleaved=True),
     "helium": Family(interleaved=True, defaults={"rope_theta": 1e5, "head_dim": 128}),
