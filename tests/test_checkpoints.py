@@ -75,6 +75,24 @@ def test_layers_whose_parameters_are_null_stand_still():
         Rotary.from_config(config)
 
 
+COHERE_2 = {"model_type": "cohere2", "hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 4}
+EXAONE_4 = {**COHERE_2, "model_type": "exaone4", "layer_types": [*["sliding_attention"] * 3, "full_attention"]}
+
+
+@pytest.mark.parametrize(("config", "turning"), [
+    ({**EXAONE_4, "sliding_window": 4096, "sliding_window_pattern": "LLLG"}, [True, True, True, False]),
+    ({**EXAONE_4, "sliding_window_pattern": 0}, [True, True, True, False]),
+    ({**EXAONE_4, "sliding_window": None, "sliding_window_pattern": 0}, [True] * 4),
+    ({**EXAONE_4, "sliding_window": None, "sliding_window_pattern": None, "layer_types": None}, [True] * 4),
+    ({**COHERE_2, "sliding_window": None}, [False] * 4),
+    ({**COHERE_2, "sliding_window_pattern": 2}, [True, False, True, False]),
+    ({**SMOLLM_3, "num_hidden_layers": 4, "no_rope_layers": [True, False, 1, 0]}, [True, False, True, False]),
+])  # fmt: skip
+def test_layers_that_turn(config, turning):
+    """A pattern is not read beside the types that it stands for; a null window is not an absent one."""
+    assert [Rotary.from_config(config, layer).rotary_dim > 0 for layer in range(4)] == turning
+
+
 def test_every_source(tmp_path):
     """A dict, a file, its folder, a string or a path, and whatever has ``to_dict``."""
     config, rope = CHECKPOINTS["Llama 3 8B"]
@@ -116,6 +134,13 @@ REFUSED = [
     ({**LLAMA, "rotary_pct": 0.25}, ValueError, r"rotary_pct: expected no such key, .*, got 0\.25"),
     ({**LLAMA, "num_hidden_layers": 2, "layer_types": ["full_attention"]}, ValueError, "layer_types: .* = 2 .*, got 1"),
     ({**LLAMA, "num_hidden_layers": 1, "layer_types": [3]}, TypeError, "layer_types: expected strings, got 3"),
+    (
+        {**LLAMA, "model_type": "olmo3", "num_hidden_layers": 2, "layer_types": ["full_attention", "full"]},
+        ValueError,
+        "layer_types: expected each of full_attention, sliding_attention, got 'full'",
+    ),
+    ({**EXAONE_4, "layer_types": ["global"] * 4}, ValueError, "layer_types: expected each of full_.*, got 'global'"),
+    ({**EXAONE_4, "layer_types": None, "sliding_window_pattern": "LLLG"}, TypeError, "sliding_window_pattern: .*'LLLG'"),
     (scaled({"type": "ntk"}), ValueError, r"rope_scaling\.type: expected one of default, .*, got 'ntk'"),
     (scaled({"rope_type": 3}), TypeError, r"rope_scaling\.rope_type: expected a string, got 3"),
     (scaled({"type": "linear", "rope_type": "yarn"}), ValueError, r"type: expected .*rope_type = 'yarn', got 'linear'"),

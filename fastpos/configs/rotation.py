@@ -8,7 +8,7 @@ from ..encodings import Rotary
 from ..queries import Llama4Scale, MinistralScale
 from ..scaling import Proportional
 from .families import Family
-from .layers import Layer
+from .layers import HEAD_DIM, Layer
 from .rules import LENGTH, RULES, Lengths, rope_type, warn
 from .values import Values
 
@@ -106,10 +106,10 @@ def _base(config: Values, rope: Values, family: Family, layer: Layer) -> float:
 
 def _head_dim(config: Values, family: Family, layer: Layer) -> int:
     if layer.head_dim is not None:
-        config.get("head_dim")
+        config.get(HEAD_DIM)
         return layer.head_dim
     key = family.head_dim_key
-    own = None if key is None else config.integer(key)
+    own = None if key is None or (key == HEAD_DIM and config.cleared(key)) else config.integer(key)
     if own is not None:
         return own
     hidden, heads = family.name("hidden_size"), family.name("num_attention_heads")
@@ -117,7 +117,7 @@ def _head_dim(config: Values, family: Family, layer: Layer) -> int:
     width, count = config.needed_integer(hidden, why), config.needed_integer(heads, why)
     if width % count:
         raise ValueError(f"{config.name(hidden)}: expected a multiple of {config.name(heads)} = {count}, got {width}")
-    said = config.integer("head_dim")
+    said = config.integer(HEAD_DIM) if key is None else None
     if said not in (None, width // count):
         raise ValueError(
             f"{config.name('head_dim')}: expected {config.name(hidden)} / {config.name(heads)} = {width // count}, got {said}"

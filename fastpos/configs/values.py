@@ -40,7 +40,7 @@ def load(config: Any) -> Mapping[str, Any]:
 
 
 class Values:
-    """One level of a config; null counts as absent.
+    """One level of a config; null counts as absent, but to ``cleared``.
 
     Parameters
     ----------
@@ -71,6 +71,10 @@ class Values:
     def has(self, key: str) -> bool:
         """Whether the file itself has a value."""
         return self.content.get(key) is not None
+
+    def cleared(self, key: str) -> bool:
+        """Whether the file says null, where that is not the same as no such key: its class's default does not count."""
+        return key in self.content and self.content[key] is None
 
     def needed(self, key: str, why: str) -> Any:
         """A value that must be there."""
