@@ -123,10 +123,9 @@ def add_sinusoid(
             tl.store(target + sine_at, tl.fma(a, times, sine).to(kind), mask=mask)
             tl.store(target + cosine_at, tl.fma(b, times, cosine).to(kind), mask=fewer)
         if zeros > 0 and block == blocks - 1:
-            end = pairs + cosines
-            value = tl.load(x + (at * unit + end), mask=inside).to(computed)
-            rest = tl.fma(value, tl.full((1,), scale, computed), tl.full((1,), 0.0, computed))
-            tl.store(y + ((at if alike else to) * unit + end), rest.to(kind), mask=inside)
+            rest = tl.load(x + (at * unit + (pairs + cosines)), mask=inside).to(computed)
+            last = tl.fma(rest, tl.full((1,), scale, computed), tl.full((1,), 0.0, computed))
+            tl.store(y + ((at if alike else to) * unit + (pairs + cosines)), last.to(kind), mask=inside)
         if step + 1 < steps:
             turned = token + 1 == tokens
             token = tl.where(turned, 0, token + 1)
