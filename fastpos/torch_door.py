@@ -273,16 +273,18 @@ def _start(x: torch.Tensor, start: Any) -> int | torch.Tensor:
 
 def _ids(name: str, values: Any, x: torch.Tensor, real: bool = False) -> torch.Tensor:
     """Integers on the device of the data. One number moves there; more are a copy in every call, which is the caller's."""
+    ids: torch.Tensor
     if isinstance(values, torch.Tensor):
         if values.requires_grad:
             raise ValueError(f"{name}: expected a tensor that requires no gradient, for positions get none; detach it")
         if not torch.compiler.is_compiling():
             check_plain(name, values, values)
             values = values.resolve_neg()
-        if values.device == x.device:
-            return values
-        if values.ndim == 0:
-            return values.to(x.device)
+        ids = values
+        if ids.device == x.device:
+            return ids
+        if ids.ndim == 0:
+            return ids.to(x.device)
     elif torch.compiler.is_compiling():
         return torch.tensor(values, device=x.device)
     else:

@@ -121,7 +121,7 @@ def test_a_table_is_read_as_it_stands():
         with pytest.raises(IndexError, match="position 15"):
             module(x, start=15)
         module.weight.data = module.weight.data.view(torch.float16).view(20, 16)
-        assert torch.equal(module(x, start=15)[0, 0], module.weight[15].float())
+        assert torch.equal(module(x, start=15)[0, 0].nan_to_num(), module.weight[15].float().nan_to_num())
 
 
 def test_results_do_not_lie_in_the_table():
