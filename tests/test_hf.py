@@ -1,23 +1,18 @@
-"""``fastpos.hf.patch``: live models of transformers compute what they did, by fastpos, and are themselves again afterwards."""
+"""``fastpos.hf.patch``: live models of transformers compute what they did, by fastpos."""
 
 import copy
-import sys
-import types
-from pathlib import Path
 
-import children
 import numpy as np
 import oracle
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-transformers = pytest.importorskip("transformers", reason="transformers is not installed: its models are patched")
+pytest.importorskip("transformers", reason="transformers is not installed: its models are patched")
+
+from hf_models import batch, built, logits, scaled, state_of  # noqa: E402
 
 import fastpos.hf  # noqa: E402
 from fastpos.hf import turns  # noqa: E402
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
-from hf_families import built  # noqa: E402
 
 # One of each kind of seam: the usual one; two types of layers; partial; interleaved; interleaved and partial; cosines of
 # half the width; one tensor; complex waves; read interleaved and written in halves; a table of sines; several axes; trailing
@@ -54,33 +49,6 @@ def modeling():
     from transformers.models.llama import modeling_llama
 
     return modeling_llama
-
-
-def batch(first=3, tokens=12):
-    """A batch with padding on the left."""
-    ids = torch.randint(first, 128, (2, tokens), generator=torch.Generator().manual_seed(1))
-    mask = torch.ones_like(ids)
-    mask[0, : tokens // 3] = 0
-    return {"input_ids": ids, "attention_mask": mask}
-
-
-def state_of(model):
-    """What patching changes: forwards of instances, and functions of the Python modules that the model's code is from."""
-    forwards = {name: vars(module).get("forward") for name, module in model.named_modules()}
-    modules = {sys.modules[type(module).__module__] for module in model.modules()}
-    functions = {
-        (module.__name__, name): value
-        for module in modules
-        for name, value in vars(module).items()
-        if isinstance(value, types.FunctionType)
-    }
-    return forwards, functions
-
-
-@torch.no_grad()
-def logits(model, given):
-    """Of tokens that are no padding; what padding gives depends on nothing that counts."""
-    return model(**given).logits[given["attention_mask"].bool()]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -231,81 +199,6 @@ def test_autocast(llama):
             torch.testing.assert_close(logits(llama, batch()), plain, rtol=0, atol=0.02)
 
 
-def test_a_patch_is_the_models_own(llama):
-    other = built("llama")
-    plain = logits(other, batch())
-    with fastpos.hf.patch(llama):
-        assert torch.equal(logits(other, batch()), plain)
-        with fastpos.hf.patch(other) as report:
-            assert report.state == "fused"
-        assert "forward" in vars(llama.model.rotary_emb)
-        logits(llama, batch())
-        assert torch.equal(logits(other, batch()), plain)
-
-
-def test_undone_after_an_error_and_in_a_copy(llama):
-    before, plain = state_of(llama), logits(llama, batch())
-    twins = []
-
-    def fail():
-        with fastpos.hf.patch(llama):
-            twins.append(copy.deepcopy(llama))
-            raise RuntimeError("own")
-
-    with pytest.raises(RuntimeError, match="own"):
-        fail()
-    assert state_of(llama) == before
-    assert torch.equal(logits(twins[0], batch()), plain)
-    fastpos.hf.unpatch(llama)
-
-
-def test_what_was_put_around_a_patch_stays(llama):
-    plain = logits(llama, batch())
-    fastpos.hf.patch(llama)
-    rotary = llama.model.rotary_emb
-    inner = rotary.forward
-    rotary.forward = around = lambda *args, **kwargs: inner(*args, **kwargs)
-    fastpos.hf.unpatch(llama)
-    assert rotary.forward is around
-    assert torch.equal(logits(llama, batch()), plain)
-
-
-def test_a_forward_of_the_instance_comes_back(llama):
-    rotary = llama.model.rotary_emb
-    own = type(rotary).forward.__get__(rotary)
-    rotary.forward = own
-    with fastpos.hf.patch(llama) as report:
-        assert report.state == "fused"
-    assert vars(rotary)["forward"] is own
-
-
-def test_patching_changes_nothing_else(llama):
-    llama.train()
-    llama.model.layers[0].eval()
-    modes, noise = [module.training for module in llama.modules()], torch.get_rng_state()
-    with fastpos.hf.patch(llama):
-        assert [module.training for module in llama.modules()] == modes
-        assert torch.equal(torch.get_rng_state(), noise)
-    assert all(parameter.grad is None for parameter in llama.parameters())
-
-
-# What is left alone --------------------------------------------------------------------------------------------------
-
-
-def alone(model, why):
-    before, plain = state_of(model), logits(model, batch())
-    report = fastpos.hf.patch(model)
-    assert report.state == "left alone"
-    assert why in str(report).replace("\n", " ")
-    assert state_of(model) == before
-    assert torch.equal(logits(model, batch()), plain)
-    fastpos.hf.unpatch(model)
-
-
-def test_frequencies_that_grow_are_left_alone():
-    alone(scaled({"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}), "grow with the length of the batch")
-
-
 LONGROPE = {"rope_type": "longrope", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 14}
 LONGROPE |= {"short_factor": [1.0 + pair / 8 for pair in range(8)], "long_factor": [2.0 + pair for pair in range(8)]}
 
@@ -340,13 +233,6 @@ def test_longrope_goes_by_the_length_of_the_batch(numerics):
     assert min(apart[2:]) > 1e-4
 
 
-def scaled(parameters, **more):
-    sizes = {"vocab_size": 128, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, **more}
-    heads = {"num_attention_heads": 4, "max_position_embeddings": 512, "rope_parameters": parameters}
-    torch.manual_seed(0)
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, **heads)).eval()
-
-
 @pytest.mark.parametrize("numerics", ["exact", "hf"])
 def test_a_factor_and_scaled_frequencies_are_the_models_own(numerics):
     model = scaled({"rope_theta": 1e4, "rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 64}).to(
@@ -357,116 +243,3 @@ def test_a_factor_and_scaled_frequencies_are_the_models_own(numerics):
         assert report.state == "fused"
         result = logits(model, batch())
     torch.testing.assert_close(result, plain, rtol=0, atol=0 if numerics == "hf" else 1e-5)
-
-
-def test_code_that_looks_at_cosines_is_left_alone(llama, modeling, monkeypatch):
-    attention, original = modeling.LlamaAttention, modeling.LlamaAttention.forward
-
-    def forward(self, hidden_states, position_embeddings=None, **kwargs):
-        cos, sin = position_embeddings
-        return original(self, hidden_states, position_embeddings=(cos * 1.0, sin), **kwargs)
-
-    monkeypatch.setattr(attention, "forward", forward)
-    alone(llama, "other code reads its waves")
-
-
-@pytest.mark.parametrize("change", ["scaled", "one head", "swapped"])
-def test_what_is_no_rotation_is_left_alone(llama, modeling, monkeypatch, change):
-    original = modeling.apply_rotary_pos_emb
-
-    def apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim=1):
-        q, k = original(q, k, cos, sin, unsqueeze_dim)
-        if change == "scaled":
-            return q * 1.0001, k
-        if change == "one head":
-            return q, torch.cat([k[:, :1] * 2, k[:, 1:]], dim=1)
-        return k.repeat_interleave(q.shape[1] // k.shape[1], 1), q[:, : k.shape[1]]
-
-    monkeypatch.setattr(modeling, "apply_rotary_pos_emb", apply_rotary_pos_emb)
-    alone(llama, "is no rotation that fastpos knows")
-
-
-def test_frequencies_that_are_not_used_are_left_alone(llama):
-    rotary = llama.model.rotary_emb
-    frequencies = rotary.inv_freq.clone()
-    original = type(rotary).forward
-
-    def forward(x, position_ids):
-        rotary.inv_freq, held = frequencies * 1.001, rotary.inv_freq
-        try:
-            return original(rotary, x, position_ids)
-        finally:
-            rotary.inv_freq = held
-
-    rotary.forward = forward
-    alone(llama, "is no rotation that fastpos knows")
-
-
-def test_what_cannot_be_probed_is_left_alone(llama):
-    rotary = llama.model.rotary_emb
-    original = rotary.forward
-
-    def forward(x, position_ids):
-        if int(position_ids.max()) > 512:
-            raise IndexError("beyond the table")
-        return original(x, position_ids)
-
-    rotary.forward = forward
-    alone(llama, "probing it raised IndexError: beyond the table")
-
-
-def test_a_module_that_is_given_more_is_left_alone(llama):
-    rotary = llama.model.rotary_emb
-    original = rotary.forward
-    rotary.forward = lambda x, position_ids, sizes=None: original(x, position_ids)
-    rotary.register_forward_pre_hook(lambda module, args, kwargs: (args, {**kwargs, "sizes": [1]}), with_kwargs=True)
-    alone(llama, "it is given sizes besides")
-
-
-def test_a_model_without_rotation():
-    alone(built("gpt2"), "it has no rotary module")
-
-
-# Refused -------------------------------------------------------------------------------------------------------------
-
-
-def test_refused(llama):
-    with pytest.raises(TypeError, match=r"model: expected a torch\.nn\.Module, got builtins\.dict"):
-        fastpos.hf.patch({})
-    with pytest.raises(ValueError, match="numerics: expected one of exact, hf, got 'float32'"):
-        fastpos.hf.patch(llama, numerics="float32")
-    with (
-        fastpos.hf.patch(llama),
-        pytest.raises(ValueError, match="expected one that is not patched, got a patched Llama"),
-    ):
-        fastpos.hf.patch(llama)
-    before = state_of(llama)
-    with pytest.raises(ValueError, match="expected LlamaForCausalLM to run on input_ids, got IndexError"):
-        fastpos.hf.patch(llama, example={"input_ids": torch.full((1, 4), 999)})
-    assert state_of(llama) == before
-    with fastpos.hf.patch(llama, example={"input_ids": torch.ones(1, 4, dtype=torch.int64)}) as report:
-        assert report.state == "fused"
-
-
-def test_a_call_that_was_not_seen_is_an_error(llama, modeling):
-    with fastpos.hf.patch(llama):
-        waves = llama.model.rotary_emb(torch.zeros(1, 3, 64), torch.arange(3)[None])
-        q = torch.zeros(1, 3, 4, 16)
-        with pytest.raises(ValueError, match=r"apply_rotary_pos_emb was called in a way that was not seen"):
-            modeling.apply_rotary_pos_emb(q, q, *waves, unsqueeze_dim=2)
-        with pytest.raises(ValueError, match="heads of 32 channels, but with"):
-            modeling.apply_rotary_pos_emb(torch.zeros(1, 4, 3, 32), torch.zeros(1, 4, 3, 32), *waves)
-
-
-def test_the_report(llama):
-    with fastpos.hf.patch(llama) as report:
-        text = str(report)
-    assert text.startswith("LlamaForCausalLM: fused, numerics='exact'")
-    assert "model.rotary_emb" in text
-    assert report.parts == (
-        fastpos.hf.Part("model.rotary_emb", "LlamaRotaryEmbedding", "fused", "apply_rotary_pos_emb"),
-    )
-
-
-def test_the_import_loads_no_transformers():
-    children.child("import fastpos.hf, sys; assert 'transformers' not in sys.modules")

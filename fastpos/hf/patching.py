@@ -16,7 +16,7 @@ from .probe import key_of, roles_of, use_of
 from .report import ALONE, FUSED, IDLE, PARTLY, Part, Report
 from .seams import Seam, constants, parameters, rotary_modules
 from .trace import Rotation, Trace, watch
-from .turns import Turns, in_place_of_rotation, in_place_of_waves
+from .turns import Forward, Turns, in_place_of_rotation
 
 
 @dataclass
@@ -30,23 +30,9 @@ class _Site:
     models: "WeakSet[torch.nn.Module]" = field(default_factory=WeakSet)
 
 
-@dataclass
-class _Change:
-    """A rotary module with another forward; ``before``: the one that its instance had, if any.
-
-    The other forward does what the first did as soon as ``turns`` is empty: also where something has been put around it since,
-    or in a copy of the module.
-    """
-
-    module: torch.nn.Module
-    replacement: Any
-    before: Any
-    turns: dict[tuple[Any, ...], Turns]
-
-
 _lock = RLock()
 _sites: dict[Seam, _Site] = {}
-_patched: "WeakKeyDictionary[torch.nn.Module, list[_Change]]" = WeakKeyDictionary()
+_patched: "WeakKeyDictionary[torch.nn.Module, list[Forward]]" = WeakKeyDictionary()
 
 
 @contextmanager
@@ -81,7 +67,7 @@ def _watched(model: torch.nn.Module, example: Mapping[str, Any] | None) -> Trace
 
 def _part(
     name: str, module: torch.nn.Module, trace: Trace, numerics: str, sites: dict[Seam, _Site]
-) -> tuple[Part, _Change | None]:
+) -> tuple[Part, Forward | None]:
     """What becomes of a rotary module."""
     kind = type(module).__name__
     calls = [waves for waves in trace.waves if waves.module == name]
@@ -120,10 +106,8 @@ def _part(
     part = Part(name, kind, state, "; ".join(fused + alone))
     if not turns:
         return part, None
-    forward = in_place_of_waves(
-        module.forward, tuple(parameters(module.forward)), positions_of(calls[0]), ways, turns, calls[0].bare
-    )
-    return part, _Change(module, forward, vars(module).get("forward"), turns)
+    names = tuple(parameters(module.forward))
+    return part, Forward(module, names, positions_of(calls[0]), ways, turns, calls[0].bare)
 
 
 def _turns(
@@ -152,7 +136,7 @@ def _turns(
     return turns
 
 
-def _install(model: torch.nn.Module, changes: list[_Change], sites: dict[Seam, _Site]) -> None:
+def _install(model: torch.nn.Module, changes: list[Forward], sites: dict[Seam, _Site]) -> None:
     """Put everything in its place."""
     if not changes:
         return
@@ -162,7 +146,7 @@ def _install(model: torch.nn.Module, changes: list[_Change], sites: dict[Seam, _
             setattr(seam.module, seam.name, site.replacement)
         _sites[seam].models.add(model)
     for change in changes:
-        change.module.forward = change.replacement
+        change.module.forward = change
     _patched[model] = changes
 
 
@@ -203,7 +187,8 @@ def patch(model: torch.nn.Module, *, numerics: str = "exact", example: Mapping[s
     cache, compile into one graph, export, and lie on several devices. Cast a model before it is patched: frequencies and
     rounding are those that it has then. Under ``torch.autocast`` queries and keys keep their type, where cosines of another
     would widen them. Frequencies of ``longrope`` go by the length of the batch, as in transformers: both are used and one
-    result is taken. A deep copy shares the patch, and is given back with the model.
+    result is taken. Frequencies are those of the moment of the patch: what is written to ``inv_freq`` afterwards has no effect
+    until the model is patched again. A deep copy of a patched model, and one that was pickled, is not patched.
 
     Examples
     --------
@@ -223,10 +208,11 @@ def patch(model: torch.nn.Module, *, numerics: str = "exact", example: Mapping[s
             raise ValueError(
                 f"model: expected one that is not patched, got a patched {type(model).__name__}; call unpatch first"
             )
+        _drop_unused()
         with _at_rest(model):
             trace = _watched(model, example)
             parts: list[Part] = []
-            changes: list[_Change] = []
+            changes: list[Forward] = []
             sites: dict[Seam, _Site] = {}
             for name, module in rotary_modules(model):
                 part, change = _part(name, module, trace, numerics, sites)
@@ -246,13 +232,19 @@ def unpatch(model: torch.nn.Module) -> None:
     with _lock:
         for change in _patched.pop(model, []):
             change.turns.clear()
-            if vars(change.module).get("forward") is change.replacement:
+            if vars(change.module).get("forward") is change:
                 del change.module.forward
                 if change.before is not None:
                     change.module.forward = change.before
-        for seam, site in list(_sites.items()):
+        for site in _sites.values():
             site.models.discard(model)
-            if not site.models:
-                if getattr(seam.module, seam.name) is site.replacement:
-                    setattr(seam.module, seam.name, site.original)
-                del _sites[seam]
+        _drop_unused()
+
+
+def _drop_unused() -> None:
+    """Give functions back that no living model needs: also those of models that were collected while they were patched."""
+    for seam, site in list(_sites.items()):
+        if not site.models:
+            if getattr(seam.module, seam.name) is site.replacement:
+                setattr(seam.module, seam.name, site.original)
+            del _sites[seam]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, update_wrapper, wraps
 from typing import Any
 
 import torch
@@ -110,26 +110,42 @@ class Placed:
         return Placed(self.positions.to(*device, **options), self.turns)
 
 
-def in_place_of_waves(
-    original: Callable[..., Any],
-    names: tuple[str, ...],
-    positions: str,
-    constants: tuple[tuple[str, Any], ...],
-    turns: Mapping[tuple[Any, ...], Turns],
-    single: bool,
-) -> Callable[..., Any]:
-    """The forward of a rotary module that hands positions on; ``turns``: by its arguments that are no tensors."""
+class Forward:
+    """The forward of a rotary module that hands positions on; ``turns``: by its arguments that are no tensors.
 
-    @wraps(original)
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        given = dict(zip(names, args, strict=False))
+    ``before``: the forward that the module's instance had, if any. Copies and pickles hold that instead of this, or the one of
+    the module's class: they are of no patched model.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        names: tuple[str, ...],
+        positions: str,
+        constants: tuple[tuple[str, Any], ...],
+        turns: dict[tuple[Any, ...], Turns],
+        single: bool,
+    ) -> None:
+        original = module.forward
+        # The signature, which accelerate and the next patch read.
+        update_wrapper(self, original, updated=())
+        self.module, self.before, self.original = module, vars(module).get("forward"), original
+        self.names, self.positions, self.constants = names, positions, constants
+        self.turns, self.single = turns, single
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        given = dict(zip(self.names, args, strict=False))
         given.update(kwargs)
-        found = turns.get(tuple(given.get(name, default) for name, default in constants))
+        found = self.turns.get(tuple(given.get(name, default) for name, default in self.constants))
         if found is None:
-            return original(*args, **kwargs)
-        return Placed(given[positions], found) if single else (given[positions], found)
+            return self.original(*args, **kwargs)
+        return Placed(given[self.positions], found) if self.single else (given[self.positions], found)
 
-    return forward
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.before is not None:
+            return partial, (self.before,)
+        # The copy has no attributes yet when it is asked, so that this is the forward of its class, bound to the copy.
+        return getattr, (self.module, "forward")
 
 
 def in_place_of_rotation(
