@@ -5,7 +5,7 @@ import re
 import types
 
 import pytest
-from checkpoints import CHECKPOINTS, GEMMA_3, LLAMA, LLAMA_3_1, LONG, MINI, MODERNBERT, QWEN, SHORT, SMOLLM_3
+from checkpoints import CHECKPOINTS, EXAONE_4, GEMMA_3, LLAMA, LLAMA_3_1, LONG, MINI, MODERNBERT, QWEN, SHORT, SMOLLM_3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -73,24 +73,6 @@ def test_layers_whose_parameters_are_null_stand_still():
     assert Rotary.from_config(config, 1) == Rotary(128, rotary_dim=0)
     with pytest.raises(ValueError, match=r"layer: .*full_attention \(layers 0, 2\); sliding_attention \(layers 1, 3\)"):
         Rotary.from_config(config)
-
-
-COHERE_2 = {"model_type": "cohere2", "hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 4}
-EXAONE_4 = {**COHERE_2, "model_type": "exaone4", "layer_types": [*["sliding_attention"] * 3, "full_attention"]}
-
-
-@pytest.mark.parametrize(("config", "turning"), [
-    ({**EXAONE_4, "sliding_window": 4096, "sliding_window_pattern": "LLLG"}, [True, True, True, False]),
-    ({**EXAONE_4, "sliding_window_pattern": 0}, [True, True, True, False]),
-    ({**EXAONE_4, "sliding_window": None, "sliding_window_pattern": 0}, [True] * 4),
-    ({**EXAONE_4, "sliding_window": None, "sliding_window_pattern": None, "layer_types": None}, [True] * 4),
-    ({**COHERE_2, "sliding_window": None}, [False] * 4),
-    ({**COHERE_2, "sliding_window_pattern": 2}, [True, False, True, False]),
-    ({**SMOLLM_3, "num_hidden_layers": 4, "no_rope_layers": [True, False, 1, 0]}, [True, False, True, False]),
-])  # fmt: skip
-def test_layers_that_turn(config, turning):
-    """A pattern is not read beside the types that it stands for; a null window is not an absent one."""
-    assert [Rotary.from_config(config, layer).rotary_dim > 0 for layer in range(4)] == turning
 
 
 def test_every_source(tmp_path):
@@ -334,6 +316,13 @@ def test_sources_refused(tmp_path):
 @pytest.mark.parametrize(("config", "message"), [
     (scaled({**YARN, "factor": 16.0}), r"rope_scaling\.factor: 16 is used, but max_.* / original.* = 32768 / 8192"),
     (scaled({**YARN, "mscale": 0.7}), r"rope_scaling\.mscale: transformers heeds .* only together, so this has no effect"),
+    *(
+        ({**LLAMA, key: value}, f"{key}: neither transformers nor fastpos heeds it for this model, got ")
+        for key, value in {
+            **dict.fromkeys(("use_logn_attn", "use_dynamic_ntk", "attn_temperature_tuning"), True),
+            "dual_chunk_attention_config": {"chunk_size": 262144},
+        }.items()
+    ),
     (scaled({"rope_type": "default", "rope_theta": 1e4}, rope_theta=5e5), r"rope_theta: 10000 is used, not 500000 of rope_th"),
 ])  # fmt: skip
 def test_warned(config, message):

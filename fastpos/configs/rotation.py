@@ -10,6 +10,7 @@ from ..scaling import Proportional
 from .families import Family
 from .layers import HEAD_DIM, Layer
 from .rules import LENGTH, RULES, Lengths, rope_type, warn
+from .switches import SHARES, agree
 from .values import Values
 
 PARTIAL = "partial_rotary_factor"
@@ -34,6 +35,7 @@ def describe(config: Values, family: Family, layer: Layer) -> Rotary:
     axes = _axes(rope, family, rotary_dim or head_dim)
     query_scale = _query_scale(config, rope, family, layer, lengths)
     _check_length(config, rope, family)
+    agree(config, family)
     _check_unread(rope, kind)
     if still or not layer.turns:
         return Rotary(head_dim, rotary_dim=0, query_scale=query_scale)
@@ -133,6 +135,8 @@ def _rotary_dim(config: Values, rope: Values, family: Family, head_dim: int, who
     key = family.name(PARTIAL)
     inside, beside = rope.number(PARTIAL), config.number(key)
     share = inside if inside is not None else beside
+    for other in SHARES:
+        config.agree(other, share or 1.0)
     if share is None or share == 1:
         return None
     name = rope.name(PARTIAL) if inside is not None else config.name(key)

@@ -76,6 +76,12 @@ class Values:
         """Whether the file says null, where that is not the same as no such key: its class's default does not count."""
         return key in self.content and self.content[key] is None
 
+    def agree(self, key: str, value: Any) -> None:
+        """Count a key as read where it says what holds anyway; True is not 1."""
+        found = self.content.get(key)
+        if isinstance(found, bool) == isinstance(value, bool) and isinstance(found, int | float) and found == value:
+            self.read.add(key)
+
     def needed(self, key: str, why: str) -> Any:
         """A value that must be there."""
         found = self.get(key)
