@@ -15,9 +15,8 @@ COMMANDS = {
 
 
 def short(text: str) -> str:
-    """Leave out the tables of single cases, between the first of them and the closing line."""
-    head, *cases = text.split("\n### ")
-    return head + ("\n\n" + cases[-1].rstrip().rsplit("\n\n", 1)[1] + "\n" if cases else "")
+    """Leave out the tables of single cases, which are folded away."""
+    return text.split("<details>")[0].rstrip() + "\n"
 
 
 with tempfile.TemporaryDirectory() as folder:
