@@ -289,7 +289,11 @@ def _ids(name: str, values: Any, x: torch.Tensor, real: bool = False) -> torch.T
         return torch.tensor(values, device=x.device)
     else:
         array = np.asarray(values)
-        array = array if real and array.dtype.kind == "f" else integers(name, values).astype(np.int64)
+        kept = real and array.dtype.kind == "f"
+        # A tensor has no negative strides and no foreign byte order.
+        array = (
+            array.astype(array.dtype.newbyteorder("="), "C") if kept else integers(name, values).astype(np.int64, "C")
+        )
         if not x.is_cuda:
             # Said, or PyTorch's default device would be it.
             return torch.tensor(array, device="cpu")
