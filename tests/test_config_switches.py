@@ -1,7 +1,7 @@
 """Keys of configs that switch the rotation of a model or of some of its layers off, or say what its code does anyway."""
 
 import pytest
-from checkpoints import COHERE_2, EXAONE_4, LLAMA, SMOLLM_3
+from checkpoints import COHERE_2, EXAONE_4, GEMMA_3, LLAMA, SMOLLM_3
 
 from fastpos import Rotary
 
@@ -43,6 +43,25 @@ def test_switches(config, key, right, wrong):
     assert Rotary.from_config({**config, key: right}, layer) == Rotary.from_config(config, layer)
     with pytest.raises(ValueError, match=rf"^{key}: expected .*no such key, .*, got {wrong}$"):
         Rotary.from_config({**config, key: wrong}, layer)
+
+
+@pytest.mark.parametrize("rope", [{"factor": None}, {"type": None, "factor": None}, {"rope_type": None, "type": None}])
+@pytest.mark.parametrize(
+    "config", [LLAMA, {**LLAMA, "model_type": "qwen3", "num_hidden_layers": 2}, GEMMA_3["text_config"]]
+)
+def test_scalings_of_nulls_are_none(config, rope):
+    layer = "full_attention" if config["model_type"] == "gemma3_text" else None
+    plain = Rotary.from_config({**config, "rope_scaling": None}, layer)
+    assert Rotary.from_config({**config, "rope_scaling": rope}, layer) == plain
+
+
+def test_a_null_is_not_true():
+    """DeepSeek V3's code asks whether ``rope_interleave`` is true; its class's default is that it is."""
+    found = [
+        Rotary.from_config({"model_type": "deepseek_v3", **said}).deinterleaved
+        for said in ({}, {"rope_interleave": True}, {"rope_interleave": False}, {"rope_interleave": None})
+    ]
+    assert found == [True, True, False, False]
 
 
 @pytest.mark.parametrize("layer", range(4))

@@ -84,7 +84,7 @@ class Family:
     fixed_base
         Its base, where its code knows no other and no scaling.
     note
-        What its attention does beside a scaling.
+        What its code does beside a scaling, or otherwise.
     """
 
     interleaved: bool = False
@@ -203,7 +203,10 @@ FAMILIES: Mapping[str, Family] = {
     "phi": _partly(0.5),
     "phi3": PHI_3,
     "phi4_multimodal": PHI_3,
-    "phimoe": _based(1e6),
+    "phimoe": _based(
+        1e6,
+        note="transformers never takes the long factors of longrope for this model; fastpos does beyond the trained length",
+    ),
     "gptj": GPT_J,
     "codegen": GPT_J,
     "gpt_neox": GPT_NEOX,

@@ -31,7 +31,9 @@ def describe(config: Values, family: Family, layer: Layer) -> Rotary:
     scaling = RULES[kind](rope, lengths)
     base = _base(config, rope, family, layer)
     rotary_dim = _rotary_dim(config, rope, family, head_dim, isinstance(scaling, Proportional))
-    deinterleaved = bool(family.deinterleave_key) and config.flag(family.deinterleave_key, True)
+    key = family.deinterleave_key
+    # The code asks whether it is true, which null is not.
+    deinterleaved = bool(key) and config.flag(key, True) and not config.cleared(key)
     axes = _axes(rope, family, rotary_dim or head_dim)
     query_scale = _query_scale(config, rope, family, layer, lengths)
     _check_length(config, rope, family)
@@ -73,8 +75,9 @@ def _parameters(config: Values, family: Family, layer: Layer) -> tuple[Values, b
         return Values(family.rope.get(layer.type, family.rope.get("", {})), f"{config.name(LEVELS[0])}."), False
     (level, *_) = said
     types = {*(config.row("layer_types") or ()), *family.by_layer}
-    by_type = any(key in types for key in level.content) or all(
-        value is None or isinstance(value, Mapping) for value in level.content.values()
+    by_type = any(key in types for key in level.content) or (
+        all(value is None or isinstance(value, Mapping) for value in level.content.values())
+        and any(value is not None for value in level.content.values())
     )
     if not by_type:
         rule = family.by_layer.get(layer.type)

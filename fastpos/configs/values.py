@@ -115,9 +115,7 @@ class Values:
 
     def flag(self, key: str, default: bool) -> bool:
         """True or False."""
-        found = self.get(key, default)
-        fields.flag(self.name(key), found)
-        return bool(found)
+        return fields.flag(self.name(key), self.get(key, default))
 
     def text(self, key: str) -> str | None:
         """A word; None where there is none."""
