@@ -130,7 +130,7 @@ def apply_(
     """
     if type(x) is not np.ndarray and hasattr(type(x), "__torch_function__"):
         inputs = (x, *more)
-        _to_tensors(encoding, inputs, inputs, (start, positions, cu_seqlens, layout, backend), seq_lens)
+        _to_tensors(encoding, inputs, "inputs", (start, positions, cu_seqlens, layout, backend), seq_lens)
         return inputs if more else x
     if type(start) is int and positions is None and cu_seqlens is None and seq_lens is None:
         # What a lookup finds and the kernel confirms has been checked before; anything else takes the long way.

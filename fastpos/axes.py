@@ -63,7 +63,7 @@ class Axes:
         if self.order not in ORDERS:
             raise ValueError(f"order: expected one of {', '.join(ORDERS)}, got {self.order!r}")
         for name in ("own_frequencies", "own_channels", "real"):
-            flag(name, getattr(self, name))
+            object.__setattr__(self, name, flag(name, getattr(self, name)))
         object.__setattr__(self, "sections", sections)
         if self.own_channels and self.order != "chunked":
             raise ValueError(f"own_channels: expected the order 'chunked' beside it, got {self.order!r}")

@@ -94,7 +94,7 @@ class Rotary(Spelled):
         rotary_dim = _rotary_dim(head_dim, self.rotary_dim)
         start = integer("rotary_start", self.rotary_start, 0, head_dim - rotary_dim)
         for name in ("interleaved", "deinterleaved", "clockwise"):
-            flag(name, getattr(self, name))
+            object.__setattr__(self, name, flag(name, getattr(self, name)))
         if self.deinterleaved and not self.interleaved:
             raise ValueError("deinterleaved: expected interleaved=True beside it, for it says where those pairs go")
         _check_axes(self.axes, rotary_dim // 2, self.interleaved, self.inv_freq)
@@ -114,6 +114,10 @@ class Rotary(Spelled):
         if inv_freq is not None and base != 10000.0:
             raise ValueError(f"base: expected none beside inv_freq, which replaces it, got {base}")
         if self.scaling is not None:
+            if not rotary_dim:
+                raise ValueError(
+                    f"scaling: expected None beside rotary_dim=0, for no channel turns, got {self.scaling!r}"
+                )
             self.scaling.check(base if inv_freq is None else None, rotary_dim, head_dim)
             if self.axes is not None and self.axes.own_frequencies and not isinstance(self.scaling, Linear):
                 raise ValueError(

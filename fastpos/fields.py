@@ -59,10 +59,11 @@ def positives(name: str, values: object) -> tuple[float, ...]:
     return tuple(positive(f"{name}[{index}]", value) for index, value in enumerate(values))
 
 
-def flag(name: str, value: object) -> None:
-    """True or False."""
+def flag(name: str, value: object) -> bool:
+    """True or False, as Python's own: NumPy's are spelled otherwise, and spellings go into traced graphs."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name}: expected True or False, got {value!r}")
+    return bool(value)
 
 
 def _number(name: str, value: object) -> float:

@@ -1,6 +1,5 @@
 """Learned tables of absolute positions: the frozen description, and which row a model's config means."""
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -55,7 +54,7 @@ class Learned:
         table
             ``(rows, width)``, as the checkpoint has it.
         config
-            Its config, a mapping or an object of transformers: ``model_type``, and for RoBERTa's family ``pad_token_id``.
+            Its config, as of ``Rotary.from_config``: ``model_type``, and for RoBERTa's family ``pad_token_id``.
 
         Returns
         -------
@@ -64,8 +63,8 @@ class Learned:
 
         Raises
         ------
-        ValueError
-            For a model type that is not known here, or one without the ``pad_token_id`` that it needs.
+        ValueError, TypeError, OSError
+            For a model type that is not known here, one without the ``pad_token_id`` that it needs, or no config.
 
         Examples
         --------
@@ -73,8 +72,9 @@ class Learned:
         >>> Learned.from_config(table, {"model_type": "roberta", "pad_token_id": 1}).offset
         2
         """
-        if not isinstance(config, Mapping):
-            config = {name: getattr(config, name, None) for name in ("model_type", "pad_token_id")}
+        from .configs.values import load
+
+        config = load(config)
         kind = config.get("model_type")
         if kind in FROM_PADDING:
             padding = config.get("pad_token_id")

@@ -158,6 +158,12 @@ def check_apart(inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
                 )
 
 
+def check_apart_from(table: Array, outputs: Sequence[Array]) -> None:
+    """Refuse outputs that share memory with a learned table, which is read while they are written."""
+    if any(_share(out, table) for out in outputs):
+        raise ValueError("out: expected memory apart from the learned table, but it overlaps the table")
+
+
 def _same(a: Array, b: Array) -> bool:
     """Whether the same elements lie in the same places; strides of axes of size 1 mean nothing."""
     steps = zip(a.shape, a.strides, b.strides, strict=True)

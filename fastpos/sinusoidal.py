@@ -71,7 +71,7 @@ class Sinusoidal(Spelled):
         divisor = width / 2 if self.divisor is None else positive("divisor", self.divisor)
         checked: dict[str, object] = {"width": width, "divisor": divisor, "base": positive("base", self.base)}
         for name in ("interleaved", "cosine_first", "zero_last", "real"):
-            flag(name, getattr(self, name))
+            object.__setattr__(self, name, flag(name, getattr(self, name)))
         checked["frequency_scale"] = positive("frequency_scale", self.frequency_scale)
         for name in ("embedding_scale", "scale"):
             checked[name] = positive(name, getattr(self, name), LARGEST)

@@ -39,6 +39,10 @@ def check_plain(name: str, tensor: object, first: torch.Tensor) -> None:
     if not isinstance(tensor, torch.Tensor):
         kind = type(tensor)
         raise TypeError(f"{name}: expected a PyTorch tensor like x, got {kind.__module__}.{kind.__qualname__}")
+    if tensor.is_nested:
+        raise TypeError(
+            f"{name}: expected a dense tensor, got a nested one; pack its rows and give cu_seqlens=, or pad them"
+        )
     if tensor.layout is not torch.strided:
         raise TypeError(f"{name}: expected a dense tensor, got layout {tensor.layout}; give {name}.to_dense()")
     if tensor.is_quantized:

@@ -55,6 +55,12 @@ def run(
         return None
     check, kernel, record, _ = found
     tensors = inputs if outputs is inputs or outputs is None else (*inputs, *outputs)
+    if positions is not None:
+        tensors = (*tensors, positions)
+    for tensor in tensors:
+        # The guards ask a nested tensor for its strides, and its error ends the process.
+        if not isinstance(tensor, torch.Tensor) or tensor.is_nested:
+            return None
     if outputs is not None and len(outputs) != len(inputs):
         return None
     if positions is None:
@@ -62,7 +68,7 @@ def run(
             return None
         place = start
     else:
-        if start is not None or not check(*tensors, positions):
+        if start is not None or not check(*tensors):
             return None
         place = positions.data_ptr()
     made = None
@@ -75,8 +81,10 @@ def run(
         status = kernel(record, x.data_ptr(), to_x.data_ptr(), y.data_ptr(), to_y.data_ptr(), place, 0, 0, CHECK)
     if status != DONE:
         return None
-    if made is None and not outputs[0].is_inference():
-        _count_version(outputs)
+    if made is None:
+        changed = [y for y in outputs if not y.is_inference()]
+        if changed:
+            _count_version(changed)
     return cast(Tensors, outputs)
 
 

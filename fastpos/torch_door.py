@@ -9,8 +9,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
-from . import torch_decode, torch_ops
+from . import dispatch, torch_decode, torch_ops
 from .encodings import Encoding, Learned, Rotary, coordinates
 from .lengths import check_settled
 from .places import HIGHEST, LOWEST, check_given, integers, starts_of
@@ -41,9 +42,10 @@ def apply(
     backend: Any,
     turn: Turn = "apply",
 ) -> Tensors:
-    """``fastpos.apply`` on tensors; ``outputs`` are the inputs themselves (``apply_``), other tensors, or None."""
-    if outputs is not None and outputs is not inputs:
-        outputs = check_outputs(outputs, inputs)
+    """``fastpos.apply`` on tensors; ``outputs`` are other tensors, None, or ``"inputs"`` for ``apply_``."""
+    # A word, for Dynamo cannot tell whether two tuples are one.
+    way = NEW if outputs is None else IN_PLACE if isinstance(outputs, str) else INTO
+    outputs = inputs if way == IN_PLACE else None if way == NEW else check_outputs(outputs, inputs)
     tracing = torch.compiler.is_compiling()
     quick = not tracing and turn == "apply" and cu_seqlens is None
     if quick:
@@ -55,24 +57,28 @@ def apply(
         _check_written(inputs, outputs, place[4])
     if type(inputs[0]) is not torch.Tensor and _sharded(inputs):
         place = _spread(encoding, inputs, outputs, layout, place)
-    elif len(inputs) > 2 and not tracing:
+    elif len(inputs) > 2 and not tracing and not _is_transformed():
         # Operators take two at a time: all is checked before the first of them writes.
         _, sources, targets, _ = planned(inputs, outputs, *place)
         check_apart(sources, targets)
     results: list[torch.Tensor] = []
     for first in range(0, len(inputs), 2):
         some, there = inputs[first : first + 2], () if outputs is None else outputs[first : first + 2]
-        way = NEW if outputs is None else IN_PLACE if outputs is inputs else INTO
         if first == 2 and isinstance(encoding, Rotary) and encoding.query_scale is not None:
             place = (place[0], place[1].replace(encoding.spelling, keys_alone(encoding.spelling)), *place[2:])
         made = OPERATORS[way][len(some) - 1](*some, *(there if way == INTO else ()), *place)
         results.extend(there if outputs is not None else made if len(some) == 2 else (made,))
-    done = inputs if outputs is inputs else tuple(results)
+    done = inputs if way == IN_PLACE else tuple(results)
     if outputs is not None and not tracing:
         _count_version(done)
     if quick:
         torch_decode.remember(encoding, inputs, outputs, positions, layout, backend, place[1], done)
     return done
+
+
+def _is_transformed() -> bool:
+    """Whether tensors stand for others: inside a functorch transform, or while a graph is traced without a compiler."""
+    return torch._C._functorch.peek_interpreter_stack() is not None or is_in_torch_dispatch_mode()
 
 
 def _sharded(inputs: Tensors) -> bool:
@@ -111,6 +117,25 @@ def explain(
     return planned(inputs, outputs, *place)[0]
 
 
+def check_apart_all(
+    encoding: Encoding,
+    inputs: Tensors,
+    outputs: Tensors | None,
+    start: Any,
+    positions: Any,
+    cu_seqlens: Any,
+    layout: Any,
+    backend: Any,
+) -> None:
+    """All checks of a call that is made in several parts."""
+    place = _arguments(encoding, inputs, start, positions, cu_seqlens, layout, backend, "apply")
+    if outputs is not None:
+        _check_written(inputs, outputs, place[4])
+    _, sources, targets, _ = planned(inputs, outputs, *place)
+    if outputs is not None:
+        check_apart(sources, targets)
+
+
 def shift_(rope: Encoding, k: Any, by: Any, layout: Any, backend: Any) -> None:
     """``fastpos.shift_`` on a tensor: all tokens of a row stand at ``by``."""
     check_plain("k", k, k)
@@ -123,8 +148,7 @@ def shift_(rope: Encoding, k: Any, by: Any, layout: Any, backend: Any) -> None:
         # A fill, where a number from main memory would be a copy that a GPU is waited for, and no graph can capture.
         rows = torch.full((1,), int(starts_of("by", by, None)), dtype=torch.int64, device=k.device)
     positions = rows.reshape(-1, 1).expand(-1, k.shape[axes.token])
-    inputs = (k,)
-    apply(rope, inputs, inputs, None, positions if batch is not None else positions[0], None, layout, backend, "shift")
+    apply(rope, (k,), "inputs", None, positions if batch is not None else positions[0], None, layout, backend, "shift")
 
 
 def check_outputs(out: Any, inputs: Tensors) -> Tensors:
@@ -159,6 +183,9 @@ def _arguments(
     if not torch.compiler.is_compiling():
         for index, tensor in enumerate(inputs):
             _check_real(name_of(index), tensor, x)
+        # Or they would be read as other words than they are.
+        layout_for(encoding, layout, x.ndim)
+        dispatch.choose(backend, str(x.device))
     check_given(start, positions, cu_seqlens)
     if positions is None and not torch.compiler.is_compiling() and torch_decode.in_context_parallel():
         raise ValueError(
@@ -168,6 +195,9 @@ def _arguments(
     rule, number, where, begins = _place(x, start, positions, cu_seqlens, coordinates(encoding)[1])
     words = f"{OFFSET}{encoding.offset})" if isinstance(encoding, Learned) else encoding.spelling
     table = _table(encoding, x) if isinstance(encoding, Learned) else None
+    if not torch.compiler.is_compiling():
+        _refuse_tangent("table", table)
+        _refuse_tangent(rule, where)
     return number, word(words, layout, backend, rule, turn), where, begins, table
 
 
@@ -177,8 +207,14 @@ def _check_real(name: str, tensor: torch.Tensor, first: torch.Tensor) -> None:
     if tensor.is_meta or (isinstance(tensor, FakeTensor) and get_proxy_mode() is None):
         kind = "a meta tensor" if tensor.is_meta else "a fake tensor outside of tracing"
         raise TypeError(f"{name}: expected a tensor with elements, got {kind}")
-    # A dual level is there for as long as forward-mode differentiation runs; the operators would answer it with zeros.
-    if forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None:
+    _refuse_tangent(name, tensor)
+
+
+def _refuse_tangent(name: str, tensor: Where) -> None:
+    """Refuse forward-mode differentiation, which the operators would answer with zeros; it has a level while it runs."""
+    if tensor is None or forward_ad._current_level < 0:
+        return
+    if forward_ad.unpack_dual(tensor).tangent is not None:
         raise NotImplementedError(
             f"{name}: forward-mode differentiation is not supported, got a tensor with a tangent; use reverse mode"
         )
@@ -188,6 +224,8 @@ def _check_written(inputs: Tensors, outputs: Tensors, table: Where) -> None:
     """Refuse a gradient that would be lost, and memory that holds not what it seems to."""
     for index, (x, y) in enumerate(zip(inputs, outputs, strict=True)):
         out = "out" if len(inputs) == 1 else f"out[{index}]"
+        if not torch.compiler.is_compiling():
+            _refuse_tangent(out, y)
         for name, tensor in ((name_of(index), x), (out, y), ("table", table)):
             if tensor is not None and tensor.requires_grad:
                 raise ValueError(
@@ -224,26 +262,38 @@ def _start(x: torch.Tensor, start: Any) -> int | torch.Tensor:
     if type(start) is int and LOWEST < start < HIGHEST:
         return start
     if isinstance(start, torch.Tensor):
-        if torch.compiler.is_compiling() or start.ndim or (x.is_cuda and not start.is_cpu):
+        if torch.compiler.is_compiling() or start.ndim or (x.is_cuda and not start.is_cpu) or _is_transformed():
             return _ids("start", start, x)
         return int(starts_of("start", start.item(), None))
     if torch.compiler.is_compiling():
-        return start if isinstance(start, int) else _ids("start", start, x)
+        plain = isinstance(start, int) and not isinstance(start, bool)
+        return start if plain else _ids("start", start, x)
     return int(starts_of("start", start, None)) if np.ndim(start) == 0 else _ids("start", start, x)
 
 
 def _ids(name: str, values: Any, x: torch.Tensor, real: bool = False) -> torch.Tensor:
     """Integers on the device of the data. One number moves there; more are a copy in every call, which is the caller's."""
+    ids: torch.Tensor
     if isinstance(values, torch.Tensor):
-        if values.device == x.device:
-            return values
-        if values.ndim == 0:
-            return values.to(x.device)
+        if values.requires_grad:
+            raise ValueError(f"{name}: expected a tensor that requires no gradient, for positions get none; detach it")
+        if not torch.compiler.is_compiling():
+            check_plain(name, values, values)
+            values = values.resolve_neg()
+        ids = values
+        if ids.device == x.device:
+            return ids
+        if ids.ndim == 0:
+            return ids.to(x.device)
     elif torch.compiler.is_compiling():
         return torch.tensor(values, device=x.device)
     else:
         array = np.asarray(values)
-        array = array if real and array.dtype.kind == "f" else integers(name, values).astype(np.int64)
+        kept = real and array.dtype.kind == "f"
+        # A tensor has no negative strides and no foreign byte order.
+        array = (
+            array.astype(array.dtype.newbyteorder("="), "C") if kept else integers(name, values).astype(np.int64, "C")
+        )
         if not x.is_cuda:
             # Said, or PyTorch's default device would be it.
             return torch.tensor(array, device="cpu")
@@ -270,9 +320,13 @@ def _table(encoding: Learned, x: torch.Tensor) -> torch.Tensor:
         return (table if table.dtype in (x.dtype, computed) else table.to(computed)).contiguous()
     known = _tables.setdefault(encoding, {})
     key = (x.device, x.dtype)
-    if key not in known:
+    found = known.get(key)
+    if found is None or _is_transformed():
         bits = encoding.table.dtype.name == "bfloat16"
         values = torch.tensor(encoding.table.view(np.uint16) if bits else encoding.table, device="cpu")
         values = values.view(torch.bfloat16) if bits else values
-        known[key] = values.to(x.device, values.dtype if values.dtype == x.dtype else computed)
-    return known[key]
+        found = values.to(x.device, values.dtype if values.dtype == x.dtype else computed)
+        if not _is_transformed():
+            # What is made while a graph is traced is the graph's.
+            known[key] = found
+    return found

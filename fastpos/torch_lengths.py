@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from . import torch_door
-from .encodings import Encoding, coordinates
+from .encodings import Encoding, Rotary, coordinates
 from .lengths import check_by_length, cuts
 from .places import resolve, resolve_lengths
 from .plan import check_encoding, layout_for
@@ -31,6 +31,22 @@ def apply(
     if type(seq_lens) is int and seq_lens >= 0:
         settled = rope.at_length(seq_lens)
         return torch_door.apply(settled, inputs, outputs, start, positions, cu_seqlens, layout, backend)
+    found: Tensors = _by_rows(rope, inputs, outputs, start, positions, cu_seqlens, layout, backend, seq_lens)
+    return found
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _by_rows(
+    rope: Rotary,
+    inputs: Tensors,
+    outputs: Any,
+    start: Any,
+    positions: Any,
+    cu_seqlens: Any,
+    layout: Any,
+    backend: Any,
+    seq_lens: Any,
+) -> Tensors:
     check_plain("x", inputs[0], inputs[0])
     axes, shape = layout_for(rope, layout, inputs[0].ndim), tuple(inputs[0].shape)
     places = _on_host("start", start), _on_host("positions", positions), _on_host("cu_seqlens", cu_seqlens)
@@ -41,13 +57,14 @@ def apply(
         settled = clocks.pop() if clocks else rope.at_length(0)
         return torch_door.apply(settled, inputs, outputs, start, positions, cu_seqlens, layout, backend)
     device = inputs[0].device
-    whole = torch_door.check_outputs(outputs, inputs) if outputs is not None and outputs is not inputs else outputs
+    in_place = isinstance(outputs, str)
+    whole = inputs if in_place else None if outputs is None else torch_door.check_outputs(outputs, inputs)
     # All is checked before the first part is written.
-    torch_door.explain(rope.at_length(0), inputs, whole, start, positions, cu_seqlens, layout, backend)
+    torch_door.check_apart_all(rope.at_length(0), inputs, whole, start, positions, cu_seqlens, layout, backend)
     parts = []
     for cut in cuts(rope, lengths, axes, place, places[1]):
         sources: Any = tuple(cut.of(x) for x in inputs)
-        targets: Any = whole if whole is None else sources if whole is inputs else tuple(cut.of(y) for y in whole)
+        targets: Any = None if whole is None else "inputs" if in_place else tuple(cut.of(y) for y in whole)
         where = [_there(ids, device) for ids in (cut.start, cut.positions, cut.cu_seqlens)]
         parts.append(torch_door.apply(cut.encoding, sources, targets, where[0], where[1], where[2], layout, backend))
         axis = cut.axis

@@ -12,7 +12,7 @@ from . import dispatch, spelling
 from .call import check_rows, prepare
 from .encodings import Encoding, Learned, coordinates
 from .places import Place, resolve
-from .plan import Plan, Turn, layout_for, name_of
+from .plan import Plan, Turn, check_apart_from, layout_for, name_of
 from .tensors import Array, check_plain, standing
 
 Tensors = tuple[torch.Tensor, ...]
@@ -51,7 +51,7 @@ def encoding_of(request: Request, table: torch.Tensor | None, backend: str) -> E
     if table is None:
         return spelling.read(request.words)
     known = _tables.setdefault(table, {})
-    key = (request.words, backend, table.data_ptr())
+    key = (request.words, backend, table.data_ptr(), table.shape, table.stride(), table.dtype)
     if key not in known:
         encoding = object.__new__(Learned)
         stands = table.detach() if backend == "triton" else standing("table", table)
@@ -131,6 +131,8 @@ def planned(
     if backend == "triton" and checks_values():
         _check_values(encoding, request, inputs[0], start, where, begins)
     sources, targets = arrays_of(inputs, inputs if outputs is None else outputs)
+    if table is not None and outputs is not None:
+        check_apart_from(standing("table", table), targets)
     plan, made, place = prepare(
         encoding,
         sources,

@@ -86,6 +86,8 @@ def positions_of(
 ) -> torch.Tensor:
     """Positions of a call's tokens, ``(b, s)``, as a tensor."""
     steps = torch.arange(tokens, device=device)
+    # PyTorch knows no arithmetic of the larger unsigned types.
+    where, begins = (None if ids is None else ids.to(torch.int64) for ids in (where, begins))
     if where is None:
         found = start + steps
     elif rule == "start":
@@ -98,16 +100,33 @@ def positions_of(
     return found.expand(batch, tokens).to(torch.int64)
 
 
-def _each(operator: Any, writes: bool) -> Any:
+# Which arguments an operator writes to.
+WRITTEN = {"encode_": (0,), "encode_pair_": (0, 1), "encode_into": (1,), "encode_pair_into": (2, 3)}
+
+
+def _each(name: str, operator: Any) -> Any:
     """A vmap rule: the operator once for every element of the mapped axis."""
+    written, count = WRITTEN.get(name, ()), 2 if "pair" in name else 1
 
     def rule(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
         def at(index: int) -> list[Any]:
             pairs = zip(arguments, in_dims, strict=True)
             return [value if dim is None else value.select(dim, index) for value, dim in pairs]
 
+        if any(in_dims[index] is None for index in written):
+            raise ValueError(
+                "vmap: expected tensors that are written to to be mapped like the others, got one that is not: every element "
+                "would be written over it"
+            )
+        if not info.batch_size and not written:
+            shapes = [
+                [size for axis, size in enumerate(x.shape) if axis != dim]
+                for x, dim in zip(arguments[:count], in_dims, strict=False)
+            ]
+            made = [x.new_empty((0, *shape)) for x, shape in zip(arguments[:count], shapes, strict=True)]
+            return (made[0], 0) if count == 1 else (tuple(made), (0,) * count)
         results = [operator(*at(index)) for index in range(info.batch_size)]
-        if writes:
+        if written:
             return None, None
         if isinstance(results[0], torch.Tensor):
             return torch.stack(results), 0
@@ -119,7 +138,6 @@ def _each(operator: Any, writes: bool) -> Any:
 def register(library: torch.library.Library, operators: dict[str, Any]) -> None:
     """Tell PyTorch the rules."""
     for name, operator in operators.items():
-        writes = name not in ("encode", "encode_pair")
-        torch.library.register_vmap(f"fastpos::{name}", _each(operator, writes), lib=library)
-        if not writes:
+        torch.library.register_vmap(f"fastpos::{name}", _each(name, operator), lib=library)
+        if name not in WRITTEN:
             torch.library.register_autograd(f"fastpos::{name}", _backward, setup_context=_save, lib=library)

@@ -31,6 +31,8 @@ SMOLLM_3 = {
     **{"no_rope_layer_interval": 4, "rope_theta": 5000000.0, "rope_scaling": None},
     "no_rope_layers": [1, 1, 1, 0] * 9,
 }
+COHERE_2 = {"model_type": "cohere2", "hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 4}
+EXAONE_4 = {**COHERE_2, "model_type": "exaone4", "layer_types": [*["sliding_attention"] * 3, "full_attention"]}
 CHECKPOINTS = {
     "Llama 2 7B": ({**LLAMA, "rope_scaling": None}, Rotary(128)),
     "Llama 3 8B": ({**LLAMA, "rope_theta": 500000.0}, Rotary(128, base=5e5)),

@@ -5,7 +5,7 @@ import re
 import types
 
 import pytest
-from checkpoints import CHECKPOINTS, GEMMA_3, LLAMA, LLAMA_3_1, LONG, MINI, MODERNBERT, QWEN, SHORT, SMOLLM_3
+from checkpoints import CHECKPOINTS, EXAONE_4, GEMMA_3, LLAMA, LLAMA_3_1, LONG, MINI, MODERNBERT, QWEN, SHORT, SMOLLM_3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -116,6 +116,13 @@ REFUSED = [
     ({**LLAMA, "rotary_pct": 0.25}, ValueError, r"rotary_pct: expected no such key, .*, got 0\.25"),
     ({**LLAMA, "num_hidden_layers": 2, "layer_types": ["full_attention"]}, ValueError, "layer_types: .* = 2 .*, got 1"),
     ({**LLAMA, "num_hidden_layers": 1, "layer_types": [3]}, TypeError, "layer_types: expected strings, got 3"),
+    (
+        {**LLAMA, "model_type": "olmo3", "num_hidden_layers": 2, "layer_types": ["full_attention", "full"]},
+        ValueError,
+        "layer_types: expected each of full_attention, sliding_attention, got 'full'",
+    ),
+    ({**EXAONE_4, "layer_types": ["global"] * 4}, ValueError, "layer_types: expected each of full_.*, got 'global'"),
+    ({**EXAONE_4, "layer_types": None, "sliding_window_pattern": "LLLG"}, TypeError, "sliding_window_pattern: .*'LLLG'"),
     (scaled({"type": "ntk"}), ValueError, r"rope_scaling\.type: expected one of default, .*, got 'ntk'"),
     (scaled({"rope_type": 3}), TypeError, r"rope_scaling\.rope_type: expected a string, got 3"),
     (scaled({"type": "linear", "rope_type": "yarn"}), ValueError, r"type: expected .*rope_type = 'yarn', got 'linear'"),
@@ -309,6 +316,13 @@ def test_sources_refused(tmp_path):
 @pytest.mark.parametrize(("config", "message"), [
     (scaled({**YARN, "factor": 16.0}), r"rope_scaling\.factor: 16 is used, but max_.* / original.* = 32768 / 8192"),
     (scaled({**YARN, "mscale": 0.7}), r"rope_scaling\.mscale: transformers heeds .* only together, so this has no effect"),
+    *(
+        ({**LLAMA, key: value}, f"{key}: neither transformers nor fastpos heeds it for this model, got ")
+        for key, value in {
+            **dict.fromkeys(("use_logn_attn", "use_dynamic_ntk", "attn_temperature_tuning"), True),
+            "dual_chunk_attention_config": {"chunk_size": 262144},
+        }.items()
+    ),
     (scaled({"rope_type": "default", "rope_theta": 1e4}, rope_theta=5e5), r"rope_theta: 10000 is used, not 500000 of rope_th"),
 ])  # fmt: skip
 def test_warned(config, message):

@@ -103,6 +103,58 @@ def test_what_files_lack(model_type):
         assert Rotary.from_config(content, layer) == Rotary.from_config(config, layer)
 
 
+@pytest.mark.parametrize("head_dim", ["absent", "null"])
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_widths_that_files_lack(model_type, head_dim):
+    """A head width that a file leaves out is its config class's, which need not be hidden_size / num_attention_heads."""
+    family = FAMILIES[model_type]
+    # 96 is no class's width; the sections of models for images take 128 channels.
+    width = 128 if family.sections and "head_dim" not in family.defaults else 96
+    sizes = {"hidden_size": 16 * width, "num_attention_heads": 16, "num_hidden_layers": 12}
+    config = {family.name(key): value for key, value in sizes.items()} | {"model_type": model_type}
+    if head_dim == "null":
+        config[family.head_dim_key or "head_dim"] = None
+    try:
+        read = transformers.CONFIG_MAPPING[model_type].from_dict(dict(config))
+        made = None if model_type in UNSCALED else embedding_of(read)
+    except Exception:
+        # Some classes take no null.
+        if head_dim == "null":
+            return
+        raise
+    layer_type = read.layer_types[0] + "_" if family.by_layer else ""
+    turning = read.rotary_dim if made is None else 2 * getattr(made, f"{layer_type}inv_freq").numel()
+    assert Rotary.from_config(config, 0).rotary_dim == turning
+
+
+@pytest.mark.parametrize("window", [{}, {"sliding_window": 64}, {"sliding_window": None}], ids=["absent", "64", "null"])
+@pytest.mark.parametrize("types", [True, False], ids=["types", "pattern"])
+@pytest.mark.parametrize("model_type", ["cohere2", "exaone4"])
+def test_which_layers_turn_by_their_window(model_type, types, window):
+    """The family's own attention turns a layer, or does not, with a window, without one, and with that of its class."""
+    config = {"model_type": model_type, **SMALL, **window, "num_hidden_layers": 4}
+    if types:
+        config["layer_types"] = ["sliding_attention", "full_attention"] * 2
+    elif window == {"sliding_window": None}:
+        # transformers divides by zero for exaone4 without a window and without types.
+        config |= {"layer_types": ["full_attention"] * 4} if model_type == "exaone4" else {}
+    read = transformers.CONFIG_MAPPING[model_type].from_dict(json.loads(json.dumps(config)))
+    read._attn_implementation = "eager"
+    module = families.module_of(model_type)
+    attention = vars(module)[{"cohere2": "Cohere2Attention", "exaone4": "Exaone4Attention"}[model_type]]
+    hidden = torch.randn(1, 3, SMALL["hidden_size"])
+    for layer in range(4):
+        made = attention(read, layer)
+        # Angles of 0, and those of tokens at 0, 1 and 2.
+        still, angles = torch.zeros(1, 3, SMALL["head_dim"]), torch.arange(3.0)[None, :, None].expand(1, 3, 32)
+        outputs = [made(hidden, (angle.cos(), angle.sin()), None)[0] for angle in (still, angles)]
+        turned = not torch.allclose(*outputs, atol=1e-6)
+        assert (Rotary.from_config(config, layer).rotary_dim > 0) == turned
+    if model_type == "exaone4" and "sliding_window" in window and window["sliding_window"] is None:
+        config.pop("layer_types")
+        assert Rotary.from_config({**config, "sliding_window_pattern": 0}) == Rotary(32)
+
+
 # Those of which transformers 5.24 makes nothing: old names of longrope without a length inside, and a rule of vLLM's.
 UNREAD = ("Phi 3 mini 128k, first", "Phi 3 small, as yarn", "DeepSeek's own rule")
 LAYERED = {"Gemma 3 4B": GEMMA_3, "ModernBERT": MODERNBERT, "SmolLM3": SMOLLM_3}

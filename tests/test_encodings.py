@@ -13,7 +13,7 @@ from oracle import DTYPES
 
 import fastpos
 from fastpos import Axes, Learned, Linear, Llama4Scale, LogScale, MinistralScale, Rotary, Sinusoidal
-from fastpos.scaling import LongRoPE
+from fastpos.scaling import LongRoPE, YaRN
 
 TABLE = np.arange(40, dtype=np.float32).reshape(10, 4)
 ENCODINGS = [
@@ -30,6 +30,20 @@ ENCODINGS = [
     Sinusoidal.diffusers(9, flip_sin_to_cos=True),
     Learned(TABLE, offset=2),
 ]
+
+
+@pytest.mark.parametrize(("make", "names"), [
+    (lambda **flags: Rotary(8, **flags), ("interleaved", "deinterleaved", "clockwise")),
+    (lambda **flags: Sinusoidal(8, base=1e4, **flags), ("zero_last", "real")),
+    (lambda **flags: Axes((4, 4), **flags), ("own_frequencies", "own_channels", "real")),
+    (lambda **flags: YaRN(8.0, 512, **flags), ("truncate",)),
+])  # fmt: skip
+def test_flags_of_numpy_are_pythons(make, names):
+    """They are spelled alike, for graphs and messages are made of what is spelled."""
+    for value in (False, True):
+        made = make(**dict.fromkeys(names, np.bool_(value)))
+        assert repr(made) == repr(make(**dict.fromkeys(names, value)))
+        assert all(getattr(made, name) is value for name in names)
 
 
 @pytest.mark.parametrize(("make", "error", "message"), [
@@ -51,6 +65,7 @@ ENCODINGS = [
     (lambda: Rotary(8, base="1e4"), TypeError, "base: expected a number, got '1e4'"),
     (lambda: Rotary(8, interleaved=1), TypeError, "interleaved: expected True or False, got 1"),
     (lambda: Rotary(8, interleaved="yes"), TypeError, "interleaved: expected True or False, got 'yes'"),
+    (lambda: Rotary(8, rotary_dim=0, scaling=Linear(2.0)), ValueError, "scaling: expected None beside rotary_dim=0, .*got Lin"),
     (lambda: Rotary(8, scaling=4.0), TypeError, r"scaling: expected a rule of fastpos.scaling .* or None, got 4\.0"),
     (lambda: Rotary(8, scaling={"factor": 2}), TypeError, "scaling: expected a rule of fastpos.scaling"),
     (lambda: Rotary(8, inv_freq=[1.0]), ValueError, "inv_freq: expected rotary_dim / 2 = 4 numbers, got 1"),

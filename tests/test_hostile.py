@@ -295,6 +295,8 @@ def test_interrupts_of_large_calls(rng):
     if not hasattr(signal, "setitimer"):
         pytest.skip("no interval timers on this system")
     fastpos.set_num_threads(2)
+    # Or an interrupt would fall into an import, which no library outlives.
+    fastpos.apply_(Rotary(128), np.ones((1, 4096, 4, 128), np.float32), start=0)
 
     def interrupt(*_):
         raise KeyboardInterrupt

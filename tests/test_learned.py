@@ -1,5 +1,7 @@
 """Learned tables from a checkpoint's config: the row that each model's own code reads."""
 
+import json
+
 import numpy as np
 import oracle
 import pytest
@@ -17,6 +19,10 @@ class Config:
 
     def __init__(self, **fields):
         self.__dict__.update(fields)
+
+    def to_dict(self):
+        """Return the fields, as transformers does."""
+        return dict(self.__dict__)
 
 
 @pytest.mark.parametrize("kind", [dict, Config])
@@ -50,6 +56,20 @@ def test_offsets(backend, kind, config, offset):
 def test_refused(config, error, message):
     with pytest.raises(error, match=message):
         Learned.from_config(TABLE, config)
+
+
+def test_every_source(tmp_path):
+    """A config is read as Rotary.from_config reads it, and what is none is refused by its type."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "opt"}), encoding="utf-8")
+    for source in (tmp_path, str(tmp_path), tmp_path / "config.json"):
+        assert Learned.from_config(TABLE, source).offset == 2
+    for wrong in (None, 5, object()):
+        with pytest.raises(
+            TypeError, match=r"config: expected a dict, the path of a config\.json or its folder, .* got a "
+        ):
+            Learned.from_config(TABLE, wrong)
+    with pytest.raises(FileNotFoundError, match="config: expected the path"):
+        Learned.from_config(TABLE, "facebook/opt-125m")
 
 
 # Against transformers -------------------------------------------------------------------------------------------------

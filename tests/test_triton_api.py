@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from views import encodings
 
 import fastpos
-from fastpos import Learned, Rotary, Sinusoidal, dispatch
+from fastpos import Axes, Learned, Rotary, Sinusoidal, dispatch
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -81,6 +81,8 @@ def test_nothing_is_read_from_the_device(monkeypatch):
         {"positions": torch.arange(3, dtype=torch.int32)},
     ]  # fmt: skip
     wants = [fastpos.apply(ROPE, q, k, **place) for place in places]
+    spatial, points = Rotary(16, axes=Axes((4, 4), own_channels=True, real=True)), torch.rand(2, 2, 3) * 100
+    in_space = fastpos.apply(spatial, q, k, positions=points)
     packed = torch.tensor([0, 2, 6])
     want = fastpos.apply(ROPE, q.flatten(0, 1), cu_seqlens=packed, start=torch.tensor([7, 1]))
 
@@ -89,11 +91,12 @@ def test_nothing_is_read_from_the_device(monkeypatch):
 
     for name in ("item", "tolist", "cpu", "numpy", "__bool__", "__int__"):
         monkeypatch.setattr(torch.Tensor, name, refuse)
-    for place, (left, right) in zip(places, wants, strict=True):
+    asked = [(ROPE, place, want) for place, want in zip(places, wants, strict=True)]
+    for encoding, place, (left, right) in [*asked, (spatial, {"positions": points}, in_space)]:
         for _ in range(2):
-            results = fastpos.apply(ROPE, q, k, **place, backend="triton")
+            results = fastpos.apply(encoding, q, k, **place, backend="triton")
             here = q.clone(), k.clone()
-            fastpos.apply_(ROPE, *here, **place, backend="triton")
+            fastpos.apply_(encoding, *here, **place, backend="triton")
             for got, wanted in zip((*results, *here), (left, right, left, right), strict=True):
                 assert (got != wanted).sum().data_ptr()
                 np.testing.assert_array_equal(np.from_dlpack(got), np.from_dlpack(wanted))

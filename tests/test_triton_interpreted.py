@@ -136,8 +136,8 @@ def test_rows_outside_a_learned_table_are_nan(form, rng):
     table, x = rng.standard_normal((8, 40), np.float32), rng.standard_normal((1, 7, 40), np.float32)
     at = np.array([[5, 6, -2, -3, 2**62, -(2**62), 0]])
     got = interpreted.apply(Learned(table, offset=2), x, positions=at)
-    assert np.isnan(got[0]).all(-1).tolist() == [False, True, False, True, True, True, False]
-    assert_same(got[0, [0, 2, 6]], x[0, [0, 2, 6]] + table[[7, 0, 2]])
+    assert np.isnan(got[0]).all(-1).tolist() == [False, True, True, True, True, True, False]
+    assert_same(got[0, [0, 6]], x[0, [0, 6]] + table[[7, 2]])
 
 
 @pytest.mark.parametrize(

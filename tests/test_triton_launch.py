@@ -68,6 +68,7 @@ def test_tiles_fill_every_access(itemsize, interleaved, lanes):
                 assert elements * itemsize == lanes * machine.WARPS * machine.ACCESS_BYTES
                 spread = machine.rotate_programs(rows, heads, pairs, tile)
                 assert spread * tile.rows * tile.heads * tile.steps * tile.pairs >= rows * sum(heads) * pairs
+                assert machine.rotate_tile(rows, heads, pairs, itemsize, interleaved, lanes, True).pairs >= pairs
             tile = machine.sinusoid_tile(rows, pairs, itemsize, interleaved, lanes)
             elements = 2 * tile.rows * tile.pairs * itemsize // (lanes * machine.WARPS * machine.ACCESS_BYTES)
             assert elements in (1, 2)

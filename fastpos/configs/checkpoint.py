@@ -9,6 +9,7 @@ from ..encodings import Rotary
 from .families import FAMILIES, TEXT_PARTS
 from .layers import Layer, layers_of
 from .rotation import describe
+from .switches import switches
 from .values import Values, load
 
 # Parts of key names that say that a key is about positions.
@@ -127,11 +128,14 @@ class Checkpoint:
         """Refuse what the top level says about positions and nobody heeds."""
         for key in self.values.unread():
             found = self.values.content[key]
-            if found is not False and any(word in key for word in POSITION_WORDS):
-                raise ValueError(
-                    f"{self.values.name(key)}: expected no such key, for {self.model_type} as fastpos knows it has no use "
-                    f"for it, got {found!r}"
-                )
+            if not any(word in key for word in POSITION_WORDS):
+                continue
+            right = switches(self.family).get(key)
+            expected = "no such key" if right is None else f"{right} or no such key"
+            raise ValueError(
+                f"{self.values.name(key)}: expected {expected}, for {self.model_type} as fastpos knows it has no use for "
+                f"it, got {found!r}"
+            )
 
 
 def _indices(layers: tuple[int, ...]) -> str:

@@ -66,8 +66,9 @@ class Family:
     pattern
         Types of layers where the file does not list them.
     still_layers
-        Which layers have no rotation: those of type ``full_attention`` (``"full"``; ``"hybrid"``: only where there is a
-        sliding window) or those that ``no_rope_layers`` lists (``"list"``).
+        Which layers have no rotation: those without a sliding window (``"windowless"``: all of them where the file says
+        null), those of type ``full_attention`` where others have a window (``"hybrid"``: none where the file says null), or
+        those that ``no_rope_layers`` lists (``"list"``).
     deinterleave_key
         The flag that says whether pairs (2i, 2i+1) are written to (i, i+d/2).
     sections, order
@@ -83,7 +84,7 @@ class Family:
     fixed_base
         Its base, where its code knows no other and no scaling.
     note
-        What its attention does beside a scaling.
+        What its code does beside a scaling, or otherwise.
     """
 
     interleaved: bool = False
@@ -116,6 +117,11 @@ def _based(base: float, **options: Any) -> Family:
 
 def _partly(share: float, **options: Any) -> Family:
     return Family(partial=True, defaults={"rope_theta": 1e4, "partial_rotary_factor": share}, **options)
+
+
+def _wide(family: Family, head_dim: int) -> Family:
+    """A family whose config class has a head width of its own, whatever the hidden size."""
+    return replace(family, defaults={**family.defaults, "head_dim": head_dim})
 
 
 LLAMA = _based(1e4)
@@ -159,8 +165,8 @@ GEMMA_4 = Family(
         "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
     },
 )
-DEEPSEEK_V2 = _based(
-    1e4,
+DEEPSEEK_V2 = Family(
+    defaults={"rope_theta": 1e4, "qk_rope_head_dim": 64},
     interleaved=True,
     head_dim_key="qk_rope_head_dim",
     note="the attention multiplies its softmax scale by (1 + 0.1 mscale_all_dim ln factor)^2, which is not done here",
@@ -177,16 +183,16 @@ MINISTRAL_3_ROPE = {
 GPT_OSS_ROPE = {"rope_type": "yarn", "factor": 32.0, "truncate": False, "original_max_position_embeddings": 4096}
 
 FAMILIES: Mapping[str, Family] = {
-    **dict.fromkeys(("llama", "mistral", "ministral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"), LLAMA),
+    **dict.fromkeys(("llama", "mistral", "ministral", "qwen2", "qwen2_moe", "qwen3_moe"), LLAMA),
     **dict.fromkeys(("olmo", "olmo2", "olmoe", "granite", "granitemoe", "granitemoeshared", "starcoder2"), LLAMA),
-    **dict.fromkeys(("arcee", "diffllama", "dots1", "seed_oss"), LLAMA),
+    **dict.fromkeys(("arcee", "diffllama", "dots1"), LLAMA),
+    **dict.fromkeys(("qwen3", "seed_oss"), _wide(LLAMA, 128)),
     **dict.fromkeys(("bitnet", "flex_olmo"), _based(5e5)),
     "mixtral": _based(1e6),
     "ministral3": Family(
         defaults={"rope_theta": 1e4, "head_dim": 128}, query_scale="ministral", rope={"": MINISTRAL_3_ROPE}
     ),
-    "gemma": Family(defaults={"rope_theta": 1e4, "head_dim": 256}),
-    "gemma2": Family(defaults={"rope_theta": 1e4, "head_dim": 256}),
+    **dict.fromkeys(("gemma", "gemma2"), _wide(LLAMA, 256)),
     "gemma3_text": GEMMA_3,
     "gemma3n_text": replace(
         GEMMA_3,
@@ -197,7 +203,10 @@ FAMILIES: Mapping[str, Family] = {
     "phi": _partly(0.5),
     "phi3": PHI_3,
     "phi4_multimodal": PHI_3,
-    "phimoe": _based(1e6),
+    "phimoe": _based(
+        1e6,
+        note="transformers never takes the long factors of longrope for this model; fastpos does beyond the trained length",
+    ),
     "gptj": GPT_J,
     "codegen": GPT_J,
     "gpt_neox": GPT_NEOX,
@@ -206,19 +215,23 @@ FAMILIES: Mapping[str, Family] = {
     "persimmon": _partly(0.5, head_dim_key=None),
     "nemotron": _partly(0.5),
     "cohere": _based(5e5, interleaved=True),
-    "cohere2": _based(
-        1e4,
+    "cohere2": Family(
+        defaults={"rope_theta": 1e4, "sliding_window": 4096},
         interleaved=True,
         head_dim_key=None,
         pattern=Pattern("sliding_window_pattern", 4),
-        still_layers="full",
+        still_layers="windowless",
     ),
-    "exaone4": _based(1e4, pattern=Pattern("sliding_window_pattern", 4), still_layers="hybrid"),
-    **dict.fromkeys(("ernie4_5", "ernie4_5_moe"), _based(5e5, interleaved=True)),
+    "exaone4": Family(
+        defaults={"rope_theta": 1e4, "sliding_window": 4096},
+        pattern=Pattern("sliding_window_pattern", 4),
+        still_layers="hybrid",
+    ),
+    "ernie4_5": _wide(_based(5e5, interleaved=True), 128),
+    "ernie4_5_moe": _based(5e5, interleaved=True),
     "helium": Family(interleaved=True, defaults={"rope_theta": 1e5, "head_dim": 128}),
     "glm4_moe": _partly(0.5),
-    "glm": _partly(0.5, interleaved=True),
-    "glm4": _partly(0.5, interleaved=True),
+    **dict.fromkeys(("glm", "glm4"), _wide(_partly(0.5, interleaved=True), 128)),
     "deepseek_v2": DEEPSEEK_V2,
     "deepseek_v3": replace(DEEPSEEK_V2, interleaved=False, deinterleave_key="rope_interleave"),
     "gpt_oss": Family(defaults={"rope_theta": 1.5e5, "head_dim": 64}, rope={"": GPT_OSS_ROPE}),
@@ -243,7 +256,8 @@ FAMILIES: Mapping[str, Family] = {
         },
     ),
     **dict.fromkeys(("qwen2_vl_text", "qwen2_5_vl_text"), QWEN2_VL),
-    **dict.fromkeys(("qwen3_vl_text", "qwen3_vl_moe_text"), QWEN3_VL),
+    "qwen3_vl_text": _wide(QWEN3_VL, 128),
+    "qwen3_vl_moe_text": QWEN3_VL,
 }
 
 # Models with several parts: the type of their text part, where the file does not say it.

@@ -7,7 +7,8 @@ from .. import fields
 from .families import Family
 from .values import Values
 
-HEAD_DIM = "head_dim"
+HEAD_DIM, WINDOW = "head_dim", "sliding_window"
+FULL, SLIDING = "full_attention", "sliding_attention"
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,19 @@ def _row(config: Values, key: str, count: int) -> list[Any] | None:
 def _types(config: Values, family: Family, count: int) -> list[str]:
     said = _row(config, "layer_types", count)
     pattern = family.pattern
-    every = None if pattern is None or not pattern.key else config.integer(pattern.key)
     if said is not None:
+        known = (*family.by_layer,) if family.by_layer else (FULL, SLIDING) if pattern else ()
         for name in said:
             if not isinstance(name, str):
                 raise TypeError(f"{config.name('layer_types')}: expected strings, got {name!r}")
+            if known and name not in known:
+                raise ValueError(f"{config.name('layer_types')}: expected each of {', '.join(known)}, got {name!r}")
         return said
-    return [""] * count if pattern is None else pattern.types(every or pattern.every, count)
+    if pattern is None:
+        return [""] * count
+    if family.still_layers == "hybrid" and config.cleared(WINDOW):
+        return [FULL] * count
+    return pattern.types((config.integer(pattern.key) if pattern.key else None) or pattern.every, count)
 
 
 def _turning(config: Values, family: Family, types: list[str]) -> list[bool]:
@@ -68,11 +75,13 @@ def _turning(config: Values, family: Family, types: list[str]) -> list[bool]:
         marks = _row(config, "no_rope_layers", len(types))
         if marks is None:
             return [(layer + 1) % interval != 0 for layer in range(len(types))]
-        for mark in marks:
-            fields.integer(config.name("no_rope_layers"), mark, 0, 1)
-        return [mark == 1 for mark in marks]
-    still = family.still_layers == "full" or (family.still_layers == "hybrid" and config.has("sliding_window"))
-    return [not still or name != "full_attention" for name in types]
+        return [
+            mark if isinstance(mark, bool) else fields.integer(config.name("no_rope_layers"), mark, 0, 1) == 1
+            for mark in marks
+        ]
+    if not family.still_layers or (family.still_layers == "hybrid" and config.cleared(WINDOW)):
+        return [True] * len(types)
+    return [name == SLIDING and not config.cleared(WINDOW) for name in types]
 
 
 def _own_head_dims(config: Values, family: Family, types: list[str]) -> list[int | None]:
@@ -82,7 +91,7 @@ def _own_head_dims(config: Values, family: Family, types: list[str]) -> list[int
     overrides = config.level("per_layer_config")
     if overrides is None:
         own = config.integer(wide) or family.wide_head_dim
-        return [own if name == "full_attention" else None for name in types]
+        return [own if name == FULL else None for name in types]
 
     own_dims: list[int | None] = [None] * len(types)
     for key in overrides.content:

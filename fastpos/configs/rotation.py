@@ -8,8 +8,9 @@ from ..encodings import Rotary
 from ..queries import Llama4Scale, MinistralScale
 from ..scaling import Proportional
 from .families import Family
-from .layers import Layer
+from .layers import HEAD_DIM, Layer
 from .rules import LENGTH, RULES, Lengths, rope_type, warn
+from .switches import SHARES, agree
 from .values import Values
 
 PARTIAL = "partial_rotary_factor"
@@ -30,10 +31,13 @@ def describe(config: Values, family: Family, layer: Layer) -> Rotary:
     scaling = RULES[kind](rope, lengths)
     base = _base(config, rope, family, layer)
     rotary_dim = _rotary_dim(config, rope, family, head_dim, isinstance(scaling, Proportional))
-    deinterleaved = bool(family.deinterleave_key) and config.flag(family.deinterleave_key, True)
+    key = family.deinterleave_key
+    # The code asks whether it is true, which null is not.
+    deinterleaved = bool(key) and config.flag(key, True) and not config.cleared(key)
     axes = _axes(rope, family, rotary_dim or head_dim)
     query_scale = _query_scale(config, rope, family, layer, lengths)
     _check_length(config, rope, family)
+    agree(config, family)
     _check_unread(rope, kind)
     if still or not layer.turns:
         return Rotary(head_dim, rotary_dim=0, query_scale=query_scale)
@@ -71,8 +75,9 @@ def _parameters(config: Values, family: Family, layer: Layer) -> tuple[Values, b
         return Values(family.rope.get(layer.type, family.rope.get("", {})), f"{config.name(LEVELS[0])}."), False
     (level, *_) = said
     types = {*(config.row("layer_types") or ()), *family.by_layer}
-    by_type = any(key in types for key in level.content) or all(
-        value is None or isinstance(value, Mapping) for value in level.content.values()
+    by_type = any(key in types for key in level.content) or (
+        all(value is None or isinstance(value, Mapping) for value in level.content.values())
+        and any(value is not None for value in level.content.values())
     )
     if not by_type:
         rule = family.by_layer.get(layer.type)
@@ -106,10 +111,10 @@ def _base(config: Values, rope: Values, family: Family, layer: Layer) -> float:
 
 def _head_dim(config: Values, family: Family, layer: Layer) -> int:
     if layer.head_dim is not None:
-        config.get("head_dim")
+        config.get(HEAD_DIM)
         return layer.head_dim
     key = family.head_dim_key
-    own = None if key is None else config.integer(key)
+    own = None if key is None or (key == HEAD_DIM and config.cleared(key)) else config.integer(key)
     if own is not None:
         return own
     hidden, heads = family.name("hidden_size"), family.name("num_attention_heads")
@@ -117,7 +122,7 @@ def _head_dim(config: Values, family: Family, layer: Layer) -> int:
     width, count = config.needed_integer(hidden, why), config.needed_integer(heads, why)
     if width % count:
         raise ValueError(f"{config.name(hidden)}: expected a multiple of {config.name(heads)} = {count}, got {width}")
-    said = config.integer("head_dim")
+    said = config.integer(HEAD_DIM) if key is None else None
     if said not in (None, width // count):
         raise ValueError(
             f"{config.name('head_dim')}: expected {config.name(hidden)} / {config.name(heads)} = {width // count}, got {said}"
@@ -133,6 +138,8 @@ def _rotary_dim(config: Values, rope: Values, family: Family, head_dim: int, who
     key = family.name(PARTIAL)
     inside, beside = rope.number(PARTIAL), config.number(key)
     share = inside if inside is not None else beside
+    for other in SHARES:
+        config.agree(other, share or 1.0)
     if share is None or share == 1:
         return None
     name = rope.name(PARTIAL) if inside is not None else config.name(key)

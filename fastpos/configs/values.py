@@ -40,7 +40,7 @@ def load(config: Any) -> Mapping[str, Any]:
 
 
 class Values:
-    """One level of a config; null counts as absent.
+    """One level of a config; null counts as absent, but to ``cleared``.
 
     Parameters
     ----------
@@ -71,6 +71,16 @@ class Values:
     def has(self, key: str) -> bool:
         """Whether the file itself has a value."""
         return self.content.get(key) is not None
+
+    def cleared(self, key: str) -> bool:
+        """Whether the file says null, where that is not the same as no such key: its class's default does not count."""
+        return key in self.content and self.content[key] is None
+
+    def agree(self, key: str, value: Any) -> None:
+        """Count a key as read where it says what holds anyway; True is not 1."""
+        found = self.content.get(key)
+        if isinstance(found, bool) == isinstance(value, bool) and isinstance(found, int | float) and found == value:
+            self.read.add(key)
 
     def needed(self, key: str, why: str) -> Any:
         """A value that must be there."""
@@ -105,9 +115,7 @@ class Values:
 
     def flag(self, key: str, default: bool) -> bool:
         """True or False."""
-        found = self.get(key, default)
-        fields.flag(self.name(key), found)
-        return bool(found)
+        return fields.flag(self.name(key), self.get(key, default))
 
     def text(self, key: str) -> str | None:
         """A word; None where there is none."""

@@ -64,7 +64,7 @@ class YaRN(Scaling):
             object.__setattr__(self, name, fields.positive(name, getattr(self, name)))
         if self.beta_fast < self.beta_slow:
             raise ValueError(f"beta_fast: expected at least beta_slow = {self.beta_slow:g}, got {self.beta_fast:g}")
-        fields.flag("truncate", self.truncate)
+        object.__setattr__(self, "truncate", fields.flag("truncate", self.truncate))
         object.__setattr__(self, "attention_factor", attention_factor(self.attention_factor))
         for name in ("mscale", "mscale_all_dim"):
             if getattr(self, name) is not None:

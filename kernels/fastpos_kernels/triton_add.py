@@ -64,7 +64,7 @@ def add_sinusoid(
 ):
     """Add sinusoids; ``blocks`` programs share a row, and each passes ``steps`` tiles of rows by the same pairs.
 
-    ``pairs`` sines and ``cosines`` cosines, times ``factor``, then ``zeros`` channels without; ``padding``: the position
+    ``pairs`` sines and ``cosines`` cosines, times ``factor``, then one channel without, or none (``zeros``); ``padding``: the position
     whose row is all zeros, or None.
     """
     wide: tl.constexpr = x.dtype.element_ty == tl.float64
@@ -122,12 +122,10 @@ def add_sinusoid(
             b = tl.load(source + cosine_at, mask=fewer).to(computed)
             tl.store(target + sine_at, tl.fma(a, times, sine).to(kind), mask=mask)
             tl.store(target + cosine_at, tl.fma(b, times, cosine).to(kind), mask=fewer)
-        if zeros:
-            last = inside[:, None] & (block == blocks - 1)
-            end = (pairs + cosines + tl.arange(0, zeros))[None, :]
-            value = tl.load(x + (at[:, None] * unit + end), mask=last).to(computed)
-            rest = tl.fma(value, times, tl.full((1, 1), 0.0, computed))
-            tl.store(y + ((at if alike else to)[:, None] * unit + end), rest.to(kind), mask=last)
+        if zeros > 0 and block == blocks - 1:
+            rest = tl.load(x + (at * unit + (pairs + cosines)), mask=inside).to(computed)
+            last = tl.fma(rest, tl.full((1,), scale, computed), tl.full((1,), 0.0, computed))
+            tl.store(y + ((at if alike else to) * unit + (pairs + cosines)), last.to(kind), mask=inside)
         if step + 1 < steps:
             turned = token + 1 == tokens
             token = tl.where(turned, 0, token + 1)

@@ -151,6 +151,10 @@ class Slice:
     before: int
     after: int
 
+    def works(self, width: int) -> bool:
+        """Whether there is anything to do."""
+        return self.last > self.first or self.before > 0 or self.after < width
+
 
 def _slices(head, width: int, carried: bool) -> list[Slice]:
     """One for each section of channels that pairs by itself."""
@@ -200,7 +204,7 @@ def bind_rotate(inputs, outputs, axes, rule, rates, head, stream: bool, threads:
             scaled = 2 if rounded and rates.query[4] else 1
         apart = any(x is not y for x, y in zip(arrays[::2], arrays[1::2], strict=True))
         slices = _slices(head, width, 2 * head.pairs < width and (apart or scaled > 0))
-        return [piece_of(shape, part, scaled) for part in slices if part.last > part.first or part.after < width]
+        return [piece_of(shape, part, scaled) for part in slices if part.works(width)]
 
     return _pieces(inputs, outputs, 2, pieces_of)
 

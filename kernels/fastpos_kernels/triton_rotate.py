@@ -3,7 +3,8 @@
 Read and written: each element of each input once, in accesses of 16 bytes wherever strides allow. One launch serves two
 inputs: a scalar branch picks pointers and strides (a ``where`` on pointers would take 16-byte accesses apart). The next
 head is loaded before the last one is stored, for no load is moved above a store: twice as many bytes are under way.
-Shapes: rows are (batch, token) pairs, counted through; a tile is (rows, heads, pairs).
+Shapes: rows are (batch, token) pairs, counted through; a tile is (rows, heads, pairs). What only some encodings have is a
+compile-time value, so that the common form's machine code has nothing of it.
 """
 
 import triton
@@ -127,12 +128,12 @@ def rotate(
     limit: tl.constexpr = 2 * pairs if interleaved else pairs
     channel = (block * span + tl.arange(0, span))[None, None, :]
     every = tl.broadcast_to(channel, (tile_rows, 1, span))
-    shape4: tl.constexpr = (tile_rows, 1, tile_pairs, 2)
+    joined: tl.constexpr = (tile_rows, 1, tile_pairs, 2)
     kind: tl.constexpr = y0.dtype.element_ty
     real: tl.constexpr = started and rule == IDS
     whole_position = position[:, None, None]
     if axes or real:
-        axis, bits = load_rows(rates + 2 * pairs, every, pairs, interleaved, shape4)
+        axis, bits = load_rows(rates + 2 * pairs, every, pairs, interleaved, joined)
         at = rows_of_ids(ids_batch, ids_token, batch, token)[:, None, None]
     if axes:
         at += axis * ids_axis
@@ -140,14 +141,14 @@ def rotate(
     if real:
         fraction = tl.load(starts + at, mask=inside[:, None, None], other=0)
     if rounded:
-        single, _ = load_rows(rates, every, pairs, interleaved, shape4)
+        single, _ = load_rows(rates, every, pairs, interleaved, joined)
         place = whole_position.to(tl.float64)
         if real:
             place += fraction
         sine, cosine = sincos_single(place.to(tl.float32), single.to(tl.int32).to(tl.float32, bitcast=True))
         sine, cosine = (sine * factor).to(kind).to(computed), (cosine * factor).to(kind).to(computed)
     else:
-        word, residual = load_rates(rates, every, pairs, interleaved, shape4, wide)
+        word, residual = load_rates(rates, every, pairs, interleaved, joined, wide)
         phase = whole_position * word
         if real:
             phase += phase_of(fraction, bits.to(tl.float64, bitcast=True))
