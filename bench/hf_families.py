@@ -185,8 +185,11 @@ def in_bfloat16(model: torch.nn.Module, given: dict[str, torch.Tensor]) -> str:
         return f"does not run: {error}"
     with fastpos.hf.patch(model, numerics="hf") as report:
         same = torch.equal(model(**given).logits[real], logits)
-    said = "" if report.state == "fused" or not report.parts else f", {report.state}"
-    return ("same bits" if same else "other bits") + said
+    said = "same bits" if same else "other bits"
+    if report.state == "fused" or not report.parts:
+        return said
+    with fastpos.hf.patch(model, numerics="exact") as exact:
+        return f"{said}, {report.state} (`exact`: {exact.state})"
 
 
 def is_wrong(found: Row) -> bool:
@@ -216,11 +219,17 @@ def main() -> None:
     print("| " + " | ".join(counts) + " | wrong |\n|" + "---:|" * (len(counts) + 1))
     print("| " + " | ".join(str(count) for count in counts.values()) + f" | {len(wrong)} |\n")
     print(
-        "Differences are the largest of all logits, over the largest logit; `wrong` are families where they exceed "
-        f"{ROUNDING:g}, or whose logits are "
-        "other bits in bfloat16 with `hf`, or after `unpatch`. `left alone` in bfloat16: it rounds as `hf` does not, and `exact` "
-        "fuses it where its frequencies are those that it says.\n"
+        "Rotary modules, `hf` and `exact` are of float32 models. Differences are the largest of all logits, over the largest "
+        f"logit; `wrong` are families where they exceed {ROUNDING:g}, or whose logits are other bits in bfloat16 with `hf`, or "
+        "after `unpatch`.\n"
     )
+    alone = [found.family for found in rows if "left alone" in found.short]
+    if alone:
+        print(
+            f"Exceptions in bfloat16 with `hf`: {', '.join(alone)} are left alone, and compute what they did: their code rounds "
+            "elsewhere than the usual one, which `hf` repeats. `exact` fuses them where the frequencies that they hold are those "
+            "that they use.\n"
+        )
     print("| family | rotary modules | `hf` | `exact` | `hf`, bfloat16 | in the way |\n|---|---|---:|---:|---|---|")
     for found in rows:
         apart = (

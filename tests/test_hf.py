@@ -70,7 +70,7 @@ def test_a_family_computes_what_it_did(family):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("family", ["llama", "gpt_neox", "glm4", "llama4_text", "qwen3_5_text"])
+@pytest.mark.parametrize("family", ["llama", "gpt_neox", "glm4", "llama4_text", "qwen3_5_text", "zaya"])
 def test_hf_gives_the_same_bits_in_short_types(family, dtype):
     model, given = built(family).to(dtype), batch(tokens=48)
     plain = logits(model, given)

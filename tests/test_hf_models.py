@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import inspect
 import io
 import pickle
 
@@ -155,11 +156,11 @@ def test_patching_changes_nothing_else(llama):
 # What is left alone --------------------------------------------------------------------------------------------------
 
 
-def alone(model, why):
+def alone(model, why, numerics="exact"):
     before, plain = state_of(model), logits(model, batch())
-    report = fastpos.hf.patch(model)
+    report = fastpos.hf.patch(model, numerics=numerics)
     assert report.state == "left alone"
-    assert why in str(report).replace("\n", " ")
+    assert why in str(report.parts) or why in str(report).replace("\n", " ")
     assert state_of(model) == before
     assert torch.equal(logits(model, batch()), plain)
     fastpos.hf.unpatch(model)
@@ -178,6 +179,47 @@ def test_code_that_looks_at_cosines_is_left_alone(llama, modeling, monkeypatch):
 
     monkeypatch.setattr(attention, "forward", forward)
     alone(llama, "other code reads its waves")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "numerics", "off", "why"),
+    [
+        (torch.float32, "exact", 2.0, "of the largest apart"),
+        (torch.float32, "hf", 2.0, "of the largest apart"),
+        (torch.bfloat16, "hf", 1.05, "other bits in torch.bfloat16"),
+        (torch.float32, "exact", None, "raised RuntimeError: no tensor"),
+        (torch.bfloat16, "hf", None, "raised RuntimeError: no tensor"),
+    ],
+)
+def test_a_patched_model_that_computes_something_else_is_left_alone(
+    llama, modeling, monkeypatch, dtype, numerics, off, why
+):
+    """Code that asks what its sines are, which no function of PyTorch sees."""
+    original = modeling.LlamaAttention.forward
+
+    def forward(self, hidden_states, position_embeddings=None, **kwargs):
+        made = original(self, hidden_states, position_embeddings=position_embeddings, **kwargs)
+        if isinstance(position_embeddings[1], torch.Tensor):
+            return made
+        if off is None:
+            raise RuntimeError("no tensor")
+        return made[0] * off, *made[1:]
+
+    monkeypatch.setattr(modeling.LlamaAttention, "forward", forward)
+    alone(llama.to(dtype), why, numerics)
+
+
+@pytest.mark.parametrize("numerics", ["exact", "hf"])
+def test_a_cache_in_the_example_stays_as_it_is(llama, numerics):
+    # Versions of transformers name it differently. The run is with gradients: PyTorch does not deep-copy its tensors.
+    name = "cache" if "cache" in inspect.signature(llama.forward).parameters else "past_key_values"
+    cache = getattr(llama(**batch()), name)
+    keys, plain = cache.layers[0].keys.clone(), logits(llama, batch())
+    example = {"input_ids": torch.ones(2, 1, dtype=torch.int64), name: cache}
+    with fastpos.hf.patch(llama, numerics=numerics, example=example) as report:
+        assert report.state == "fused", str(report)
+        assert torch.equal(cache.layers[0].keys, keys)
+        torch.testing.assert_close(logits(llama, batch()), plain)
 
 
 @pytest.mark.parametrize("change", ["scaled", "one head", "swapped"])

@@ -49,11 +49,14 @@ class Trace:
         Calls of functions that were given waves.
     others
         For each rotary module, what else took its waves.
+    result
+        What the run gave.
     """
 
     waves: list[Waves] = field(default_factory=list)
     rotations: list[Rotation] = field(default_factory=list)
     others: dict[str, set[str]] = field(default_factory=dict)
+    result: Any = None
 
 
 class _Watch(TorchFunctionMode):
@@ -173,5 +176,5 @@ def watch(model: torch.nn.Module, run: Callable[[], Any]) -> Trace:
             function = getattr(seam.module, seam.name)
             stack.enter_context(replaced(seam.module, seam.name, _watched_function(watching, seam, function)))
         stack.enter_context(watching)
-        run()
+        trace.result = run()
     return trace
