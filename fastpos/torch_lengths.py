@@ -1,5 +1,6 @@
 """Encodings that go by the length of a sequence, on tensors: rows that differ are sorted out on the host."""
 
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ def apply(
     check_encoding(encoding)
     rope = check_by_length(encoding)
     if type(seq_lens) is int and seq_lens >= 0:
-        settled = rope.at_length(seq_lens)
+        # In a traced graph a length may be a symbol: choosing guards its side of the trained length, index its value.
+        settled = _settled(rope, index(seq_lens if rope.scaling is None else rope.scaling.chosen(seq_lens)))
         return torch_door.apply(settled, inputs, outputs, start, positions, cu_seqlens, layout, backend)
     found: Tensors = _by_rows(rope, inputs, outputs, start, positions, cu_seqlens, layout, backend, seq_lens)
     return found
@@ -69,6 +71,12 @@ def _by_rows(
         parts.append(torch_door.apply(cut.encoding, sources, targets, where[0], where[1], where[2], layout, backend))
         axis = cut.axis
     return tuple(torch.cat(column, axis) for column in zip(*parts, strict=True)) if whole is None else whole
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _settled(rope: Rotary, length: int) -> Rotary:
+    """The encoding of that length, which a graph holds as it is: what makes it is Python that Dynamo cannot trace."""
+    return rope.at_length(length)
 
 
 def _on_host(name: str, ids: Any) -> Any:

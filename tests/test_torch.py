@@ -11,9 +11,10 @@ from views import encodings
 
 import fastpos
 from fastpos import Learned, Rotary, Sinusoidal
-from fastpos.scaling import LongRoPE
+from fastpos.scaling import DynamicNTK, LongRoPE
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import torch._dynamo.testing as dynamo_testing  # noqa: E402
 from drawn import check_a_drawn_call  # noqa: E402
 from tensors import array_of  # noqa: E402
 
@@ -254,6 +255,20 @@ def test_rows_of_different_lengths(lengths, kind):
     assert_same(
         fastpos.apply(rope, packed, **place, seq_lens=kind(lengths)), right(rope, packed, **place, seq_lens=lengths)
     )
+
+
+@pytest.mark.parametrize(
+    ("scaling", "graphs"), [(LENGTHS, 3), (DynamicNTK(2.0, 10), 5)], ids=["LongRoPE", "DynamicNTK"]
+)
+def test_compiled_with_one_length(scaling, graphs):
+    """A length is an argument of the graph: one for the first, one for others up to the trained length, and those beyond."""
+    torch._dynamo.reset()
+    counter = dynamo_testing.CompileCounter()
+    rope, x = Rotary(16, scaling=scaling), randn(3, 3, 2, 16)
+    call = torch.compile(lambda x, n: fastpos.apply(rope, x, start=0, seq_lens=n), fullgraph=True, backend=counter)
+    for length in (3, 5, 4, 9, 11, 12, 13, 10, 11, 7):
+        assert_same(call(x, length), right(rope, x, start=0, seq_lens=length))
+    assert counter.frame_count == graphs
 
 
 def test_one_length_for_all_and_none():

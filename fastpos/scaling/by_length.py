@@ -48,7 +48,7 @@ class DynamicNTK(Scaling):
         return self.length is None
 
     def chosen(self, length: int) -> int:
-        return max(length, self.max_position_embeddings)
+        return length if length > self.max_position_embeddings else self.max_position_embeddings
 
     def at_length(self, length: int) -> "DynamicNTK":
         return replace(self, length=self.chosen(length))
@@ -118,7 +118,7 @@ class LongRoPE(Scaling):
 
     def chosen(self, length: int) -> int:
         trained = self.original_max_position_embeddings
-        return trained + (length > trained)
+        return trained + 1 if length > trained else trained
 
     def at_length(self, length: int) -> "LongRoPE":
         return replace(self, length=self.chosen(length))
