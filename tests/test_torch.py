@@ -44,6 +44,15 @@ def test_tensors_get_the_bits_of_arrays(data):
     check_a_drawn_call(data, data.draw(encodings(kind)), kind)
 
 
+def test_positions_that_are_arrays_of_any_memory():
+    """What a tensor cannot be: negative strides and foreign byte order, of integers and of real numbers."""
+    x, pe = torch.randn(3, 8), Sinusoidal(8, real=True)
+    for places in (np.array([1.5, 2.25, -3.75]), np.array([7, 1, -2])):
+        want = fastpos.apply(pe, x, positions=places)
+        for same in (places[::-1].copy()[::-1], places.astype(places.dtype.newbyteorder(">"))):
+            assert torch.equal(fastpos.apply(pe, x, positions=same), want)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad, torch.enable_grad])
 def test_a_decode_loop(dtype, mode):
@@ -282,6 +291,7 @@ def test_one_length_for_all_and_none():
         fastpos.apply(ROPE, x, start=0, seq_lens=3)
     with pytest.raises(ValueError, match="seq_lens: expected 0 or more, got -1"):
         fastpos.apply(rope, x, start=0, seq_lens=-1)
+<<<<<<< HEAD
 
 
 @pytest.mark.parametrize("mask", [[[0, 0, 1, 1, 1], [1, 1, 1, 0, 0]], [1, 0, 1, 0, 1]])
@@ -318,3 +328,5 @@ def test_positions_that_are_arrays_of_any_memory():
         want = fastpos.apply(pe, x, positions=places)
         for same in (places[::-1].copy()[::-1], places.astype(places.dtype.newbyteorder(">"))):
             assert torch.equal(fastpos.apply(pe, x, positions=same), want)
+=======
+>>>>>>> h-triton
