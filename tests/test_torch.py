@@ -291,7 +291,6 @@ def test_one_length_for_all_and_none():
         fastpos.apply(ROPE, x, start=0, seq_lens=3)
     with pytest.raises(ValueError, match="seq_lens: expected 0 or more, got -1"):
         fastpos.apply(rope, x, start=0, seq_lens=-1)
-<<<<<<< HEAD
 
 
 @pytest.mark.parametrize("mask", [[[0, 0, 1, 1, 1], [1, 1, 1, 0, 0]], [1, 0, 1, 0, 1]])
@@ -319,14 +318,3 @@ def test_modules_of_encodings():
 def test_a_table_of_tensors_needs_tensors():
     with pytest.raises(TypeError, match="x: expected a PyTorch tensor like the learned table, got a NumPy array"):
         fastpos.apply(Learned(randn(4, 8)), np.ones((1, 2, 8), np.float32), start=0)
-
-
-def test_positions_that_are_arrays_of_any_memory():
-    """What a tensor cannot be: negative strides and foreign byte order, of integers and of real numbers."""
-    x, pe = torch.randn(3, 8), Sinusoidal(8, real=True)
-    for places in (np.array([1.5, 2.25, -3.75]), np.array([7, 1, -2])):
-        want = fastpos.apply(pe, x, positions=places)
-        for same in (places[::-1].copy()[::-1], places.astype(places.dtype.newbyteorder(">"))):
-            assert torch.equal(fastpos.apply(pe, x, positions=same), want)
-=======
->>>>>>> h-triton
