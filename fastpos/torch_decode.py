@@ -8,7 +8,7 @@ asked for beside them. Anything else takes the operator, which also refuses what
 
 import sys
 import weakref
-from typing import Any, cast
+from typing import Any
 
 import torch
 from fastpos_kernels.rules import DONE
@@ -42,7 +42,7 @@ def in_context_parallel() -> bool:
 
 def run(
     encoding: Encoding, inputs: Tensors, outputs: Any, start: Any, positions: Any, layout: Any, backend: Any
-) -> Tensors | None:
+) -> Any:
     """The results of a call like the last of this encoding and kind, or None: then nothing has been done.
 
     ``outputs``: the inputs themselves, a tuple of tensors, or None for new ones.
@@ -53,14 +53,17 @@ def run(
         return None
     if found is None or is_in_torch_dispatch_mode() or forward_ad._current_level >= 0:
         return None
-    check, kernel, record, _ = found
+    check, kernel, record, counted, _ = found
     tensors = inputs if outputs is inputs or outputs is None else (*inputs, *outputs)
     if positions is not None:
         tensors = (*tensors, positions)
-    for tensor in tensors:
-        # The guards ask a nested tensor for its strides, and its error ends the process.
-        if not isinstance(tensor, torch.Tensor) or tensor.is_nested:
-            return None
+    try:
+        for tensor in tensors:
+            # The guards ask a nested tensor for its strides, and its error ends the process.
+            if tensor.is_nested:
+                return None
+    except AttributeError:  # no tensor: the long way says so
+        return None
     if outputs is not None and len(outputs) != len(inputs):
         return None
     if positions is None:
@@ -76,16 +79,22 @@ def run(
         made = outputs = tuple(torch.empty_like(x) for x in inputs)
     if len(inputs) == 1:
         status = kernel(record, inputs[0].data_ptr(), outputs[0].data_ptr(), 0, 0, place, 0, 0, CHECK)
+    elif outputs is inputs:
+        here, there = inputs[0].data_ptr(), inputs[1].data_ptr()
+        status = kernel(record, here, here, there, there, place, 0, 0, CHECK)
     else:
         (x, y), (to_x, to_y) = inputs, outputs
         status = kernel(record, x.data_ptr(), to_x.data_ptr(), y.data_ptr(), to_y.data_ptr(), place, 0, 0, CHECK)
     if status != DONE:
         return None
     if made is None:
-        changed = [y for y in outputs if not y.is_inference()]
-        if changed:
-            _count_version(changed)
-    return cast(Tensors, outputs)
+        if counted is None:
+            if outputs[0].is_inference() and outputs[-1].is_inference():
+                return outputs
+            _count_version([y for y in outputs if not y.is_inference()])
+        elif counted:
+            _count_version(outputs if len(counted) == len(outputs) else [outputs[index] for index in counted])
+    return outputs
 
 
 def remember(
@@ -116,4 +125,7 @@ def remember(
     key = _key(encoding, inputs, outputs, positions, layout, backend)
     if key not in _known:
         weakref.finalize(encoding, _known.pop, key, None)
-    _known[key] = (guards.check, *launch)
+    # Outside of inference mode the guards tell its tensors, which have no version, from others.
+    written = results if outputs is not None and not torch.is_inference_mode_enabled() else None
+    counted = None if written is None else tuple(index for index, y in enumerate(written) if not y.is_inference())
+    _known[key] = (guards.check, launch[0], launch[1], counted, launch[2])
