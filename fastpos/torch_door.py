@@ -49,9 +49,9 @@ def apply(
     tracing = torch.compiler.is_compiling()
     quick = not tracing and turn == "apply" and cu_seqlens is None
     if quick:
-        done = torch_decode.run(encoding, inputs, outputs, start, positions, layout, backend)
-        if done is not None:
-            return done
+        known: Tensors | None = torch_decode.run(encoding, inputs, outputs, start, positions, layout, backend)
+        if known is not None:
+            return known
     place = _arguments(encoding, inputs, start, positions, cu_seqlens, layout, backend, turn)
     if outputs is not None:
         _check_written(inputs, outputs, place[4])
