@@ -42,8 +42,8 @@ def encodings(draw, kind):
     more = draw(forms((width if turned is None else turned) // 2, interleaved))
     start = draw(st.sampled_from([0, spare, spare // 2]))
     restart = "axes" in more and more["axes"].own_frequencies
-    scalings = [None, Linear(3.0), *([] if restart or turned == 0 else [YaRN(8.0, 64), Llama3(8.0, 64)])]
-    scaling = draw(st.sampled_from(scalings))
+    scalings = [None, Linear(3.0), *([] if restart else [YaRN(8.0, 64), Llama3(8.0, 64)])]
+    scaling = None if turned == 0 else draw(st.sampled_from(scalings))
     more = {"interleaved": interleaved, "clockwise": draw(st.booleans()), **more}
     return Rotary(width, base=base, rotary_dim=turned, rotary_start=start, scaling=scaling, **more)
 
