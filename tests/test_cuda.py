@@ -67,6 +67,8 @@ def test_streams():
         assert torch.equal(got, want)
 
 
+# The device of the data is told from the current one only where there are two; that the guard is entered is held without
+# any, in test_triton_launch.test_the_device_of_the_tensors_is_the_current_one.
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="here is one GPU")
 def test_a_device_that_is_not_the_current_one():
     for index in (1, 0, 1):

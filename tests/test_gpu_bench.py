@@ -80,8 +80,8 @@ def test_a_wrong_result_ends_the_run(rooms, tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "gpu.md").exists()
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="here is a GPU")
 def test_no_gpu_is_said(rooms, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(sys, "argv", ["gpu.py", "--out", str(tmp_path)])
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(BENCH / "gpu.py"), run_name="__main__")
