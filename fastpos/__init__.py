@@ -4,7 +4,7 @@
 which function a model was trained with; ``start=``, ``positions=`` or ``cu_seqlens=`` say where its tokens stand.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import positions, scaling
 from .api import apply, apply_, explain, table
@@ -13,10 +13,12 @@ from .dispatch import backends, set_backend, use_backend
 from .encodings import Learned, Rotary, Sinusoidal
 from .plan import Plan
 from .queries import Llama4Scale, LogScale, MinistralScale
-from .scaling import Linear
 from .shift import shift_, shift_matrix
 from .threads import get_num_threads, set_num_threads
 from .warm import warmup
+
+if TYPE_CHECKING:
+    from .scaling import Linear
 
 __all__ = [
     "Axes",
@@ -51,6 +53,8 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return import_module(f"fastpos.{name}")
+    if name == "Linear":
+        return scaling.Linear
     if name == "__version__":
         from importlib.metadata import version
 

@@ -13,7 +13,7 @@ from .fields import MAX_WIDTH, Spelled, even, flag, integer, positive
 from .head import Head
 from .learned import Learned
 from .queries import QueryScale
-from .scaling import Linear, Scaling
+from .scaling import Scaling
 from .sinusoidal import Sinusoidal
 
 NUMERICS = ("exact", "hf")
@@ -119,7 +119,8 @@ class Rotary(Spelled):
                     f"scaling: expected None beside rotary_dim=0, for no channel turns, got {self.scaling!r}"
                 )
             self.scaling.check(base if inv_freq is None else None, rotary_dim, head_dim)
-            if self.axes is not None and self.axes.own_frequencies and not isinstance(self.scaling, Linear):
+            restart = self.axes is not None and self.axes.own_frequencies
+            if restart and not self.scaling.keeps_ratios:
                 raise ValueError(
                     f"scaling: expected Linear or None beside axes with own_frequencies, got {self.scaling}"
                 )

@@ -5,9 +5,30 @@ radians a token, w'_i the scaled one, L0 ``original_max_position_embeddings``, L
 cosines and sines are multiplied with (1 where nothing else is said), ln the natural logarithm.
 """
 
-from .by_length import DynamicNTK, LongRoPE
-from .fixed import AttentionFactor, Linear, Llama3, Proportional
+from typing import TYPE_CHECKING, Any
+
 from .rule import Scaling
-from .yarn import YaRN
+
+if TYPE_CHECKING:
+    from .by_length import DynamicNTK, LongRoPE
+    from .fixed import AttentionFactor, Linear, Llama3, Proportional
+    from .yarn import YaRN
 
 __all__ = ["AttentionFactor", "DynamicNTK", "Linear", "Llama3", "LongRoPE", "Proportional", "Scaling", "YaRN"]
+
+# Where each rule is. They are imported when one is asked for: all of them take 9 ms, a quarter of ``import fastpos``.
+_ROOMS = {
+    "by_length": ("DynamicNTK", "LongRoPE"),
+    "fixed": ("AttentionFactor", "Linear", "Llama3", "Proportional"),
+    "yarn": ("YaRN",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A rule, by its name."""
+    for room, names in _ROOMS.items():
+        if name in names:
+            from importlib import import_module
+
+            return getattr(import_module(f"{__name__}.{room}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

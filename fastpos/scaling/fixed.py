@@ -23,6 +23,11 @@ class Linear(Scaling):
     def __post_init__(self) -> None:
         object.__setattr__(self, "factor", fields.positive("factor", self.factor))
 
+    @property
+    def keeps_ratios(self) -> bool:
+        """True."""
+        return True
+
     def scaled(self, plain: Sequence[Decimal], base: Decimal | None, two_pi: Decimal) -> list[Decimal]:
         factor = Decimal(self.factor)
         return [frequency / factor for frequency in plain]

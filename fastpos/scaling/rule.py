@@ -26,6 +26,11 @@ class Scaling:
         return 1.0
 
     @property
+    def keeps_ratios(self) -> bool:
+        """Whether all frequencies are scaled alike, which does not depend on where a run of them begins."""
+        return False
+
+    @property
     def by_length(self) -> bool:
         """Whether the frequencies depend on the length of the sequence, and none has been chosen."""
         return False
