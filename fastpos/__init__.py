@@ -51,7 +51,10 @@ def __getattr__(name: str) -> Any:
     """What takes long, when it is asked for: ``__version__`` (20 ms to read), ``hf`` and ``nn`` (which import PyTorch)."""
     if name in ("hf", "nn"):
         from importlib import import_module
+        from importlib.util import find_spec
 
+        if find_spec("torch") is None:
+            raise AttributeError(f"fastpos.{name} needs PyTorch, which is not installed: pip install 'fastpos[torch]'")
         return import_module(f"fastpos.{name}")
     if name == "Linear":
         return scaling.Linear
@@ -60,3 +63,8 @@ def __getattr__(name: str) -> Any:
 
         return version("fastpos")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What is there, and what is imported when it is asked for."""
+    return sorted({*globals(), *__all__})

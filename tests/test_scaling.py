@@ -7,6 +7,7 @@ import formulas
 import numpy as np
 import oracle
 import pytest
+from children import child
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -267,3 +268,11 @@ def test_a_scaling_is_a_rule_alone():
     with decimal.localcontext(decimal.Context(prec=120)):
         (first, _) = Linear(3.0).scaled(plain, None, Decimal(6))
     assert first == Decimal("0." + 120 * "3")
+
+
+def test_rules_are_seen_before_they_are_imported():
+    """They are imported when one is asked for, and listed all the same."""
+    said = child(
+        "import fastpos; print(set(fastpos.scaling.__all__) <= set(dir(fastpos.scaling)), 'Linear' in dir(fastpos))"
+    )
+    assert said[0] == "True True"

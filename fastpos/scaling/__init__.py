@@ -32,3 +32,8 @@ def __getattr__(name: str) -> Any:
 
             return getattr(import_module(f"{__name__}.{room}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What is there, and what is imported when it is asked for."""
+    return sorted({*globals(), *__all__})
