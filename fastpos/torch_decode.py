@@ -88,12 +88,10 @@ def run(
     if status != DONE:
         return None
     if made is None:
-        if counted is None:
-            if outputs[0].is_inference() and outputs[-1].is_inference():
-                return outputs
+        if counted:
+            _count_version(outputs)
+        elif not (outputs[0].is_inference() and outputs[-1].is_inference()):
             _count_version([y for y in outputs if not y.is_inference()])
-        elif counted:
-            _count_version(outputs if len(counted) == len(outputs) else [outputs[index] for index in counted])
     return outputs
 
 
@@ -125,7 +123,6 @@ def remember(
     key = _key(encoding, inputs, outputs, positions, layout, backend)
     if key not in _known:
         weakref.finalize(encoding, _known.pop, key, None)
-    # Outside of inference mode the guards tell its tensors, which have no version, from others.
-    written = results if outputs is not None and not torch.is_inference_mode_enabled() else None
-    counted = None if written is None else tuple(index for index, y in enumerate(written) if not y.is_inference())
+    # Guards tell tensors that have a version outside of inference mode from all others, but not those others apart.
+    counted = not torch.is_inference_mode_enabled() and not any(y.is_inference() for y in results)
     _known[key] = (guards.check, launch[0], launch[1], counted, launch[2])

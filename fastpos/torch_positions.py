@@ -13,7 +13,11 @@ def from_mask(mask: torch.Tensor, start: Any, padding: int | None) -> torch.Tens
         wrong = (mask != 0) & (mask != 1)
         if wrong.any():
             raise ValueError(f"mask: expected 0 and 1 alone, got {mask[wrong][0].item()}")
-    begin = start if isinstance(start, int) else torch.as_tensor(start, device=mask.device).reshape(-1, 1)
+    begin = (
+        start
+        if isinstance(start, int)
+        else torch.as_tensor(start, dtype=torch.int64, device=mask.device).reshape(-1, 1)
+    )
     if isinstance(begin, torch.Tensor) and (mask.ndim == 1 or len(begin) not in (1, len(mask))):
         raise ValueError(f"start: expected one integer or one a row of {tuple(mask.shape)}, got {begin.numel()}")
     found = ((mask != 0).cumsum(-1) - 1).clamp(min=0) + begin

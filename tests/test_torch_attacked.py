@@ -205,3 +205,21 @@ def test_negated_places():
     table = Learned(randn(9, 16))
     assert torch.equal(fastpos.apply(table, x, positions=ids), fastpos.apply(table, x, positions=[4, 2, 7]))
     assert fastpos.explain(table, x, positions=ids).kernel == "add_learned"
+
+
+def test_a_version_counts_whatever_was_called_before():
+    """A call remembered for tensors without a version stands for none that has one, in no mode."""
+    rope = Rotary(16)
+    with torch.inference_mode():
+        without = randn(1, 4, 1, 16)
+    for _ in range(2):
+        fastpos.apply_(rope, without, start=5)
+    weight, x, out = torch.ones(16, requires_grad=True), randn(1, 4, 1, 16), randn(1, 4, 1, 16)
+    product = (weight * x).sum()
+    with torch.inference_mode():
+        fastpos.apply_(rope, x, start=5)
+        for count in (1, 2):
+            fastpos.apply(rope, x, start=5, out=out)
+            assert out._version == count
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.backward()
